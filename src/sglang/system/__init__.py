@@ -1,0 +1,1 @@
+"""The machine under us: processes, ports. Standard library and psutil only."""
