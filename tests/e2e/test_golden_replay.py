@@ -1,0 +1,189 @@
+"""Replays recorded requests of the reference where the samples lie beside the checkout.
+
+Compared: status, key sets, types, finish reasons, token counts, event order, greedy text. Not compared: ids, times,
+error wording, sampled text. Where we differ on purpose, ``DIFFERENT`` says how and why.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from e2e.conftest import REPO, Server, start_server
+
+SAMPLES = REPO.parent / "shared" / "golden"
+pytestmark = pytest.mark.skipif(not SAMPLES.exists(), reason="recorded samples are not beside this checkout")
+
+ROUTES = {
+    "/generate", "/v1/completions", "/v1/chat/completions", "/v1/models", "/tokenize", "/v1/tokenize",
+    "/v1/detokenize", "/health", "/ready", "/ping", "/model_info", "/get_model_info", "/get_server_info",
+    "/server_info", "/flush_cache", "/", "/nonexistent", "/v1", "/v1/models/nope", "/v1/models/smollm2",
+    "/v1/loads", "/nope", "/pause_generation", "/continue_generation",
+}  # fmt: skip
+
+# Only with metrics on, or of features that are not here yet: never required.
+OPTIONAL_KEYS = {
+    "storage_prefetch_wait", "storage_staging_wait", "forward_entry_time", "prefill_finished_time", "queue_time",
+    "request_received_ts", "first_token_latency", "api_server_dispatch_finish_ts", "request_finished_ts",
+    "decode_throughput", "embedding",
+}  # fmt: skip
+VOLATILE = {"id", "created", "e2e_latency", "response_sent_to_client_ts", "cached_tokens", "cached_tokens_details",
+            "message", "model_path", "tokenizer_path", "root"}  # fmt: skip
+
+# name -> (expected status, why). Status 0: not served by this version.
+DIFFERENT: dict[str, tuple[int, str]] = {
+    "generate_bad_n_neg": (400, "n below 1 is an error, not one sample"),
+    "generate_stop_empty_string": (400, "an empty stop string would match at once"),
+    "generate_empty_text": (400, "an empty prompt ended the reference's process"),
+    "x_batch_params_len_mismatch": (400, "a length mismatch is the caller's error"),
+    "x_beam_width": (400, "beam search is not supported; say so"),
+    "truncate_chat": (200, "a truncated prompt fills the context up to one token and still gives an answer"),
+    "truncate_generate_exact": (200, "same"),
+    "truncate_generate_prompt": (200, "same"),
+}
+
+
+def unsupported(body: Any) -> bool:
+    """Requests that need a feature of a later version: they get a clear 400."""
+    if not isinstance(body, dict):
+        return False
+    params = body.get("sampling_params")
+    params = params if isinstance(params, dict) else {}
+    grammar = ("regex", "json_schema", "ebnf", "structural_tag")
+    if any(params.get(kind) for kind in grammar) or any(body.get(kind) for kind in grammar):
+        return True
+    if (body.get("response_format") or {}).get("type", "text") != "text" or body.get("tools"):
+        return True
+    return any(
+        body.get(key) for key in ("session_params", "lora_path", "return_hidden_states", "custom_logit_processor")
+    )
+
+
+def samples(folder: str) -> list[Any]:
+    out = []
+    for path in sorted((SAMPLES / folder).glob("*.json")):
+        sample = json.loads(path.read_text())
+        if "request" in sample and sample["request"]["path"].split("?")[0] in ROUTES:
+            out.append(pytest.param(sample, id=sample["name"]))
+    return out
+
+
+@pytest.fixture(scope="module")
+def golden_server(smollm2_gguf: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    flags = ["--served-model-name", "smollm2", "--max-total-tokens", "16384", "--max-running-requests", "8"]
+    server = start_server(tmp_path_factory.mktemp("golden"), str(smollm2_gguf), *flags)
+    yield server
+    server.stop()
+
+
+def send(server: Server, request: dict[str, Any]) -> httpx.Response:
+    headers = {k: v for k, v in (request.get("headers") or {}).items() if k.lower() not in ("host", "content-length")}
+    with server.client() as http:
+        if request.get("body") is not None:
+            return http.request(request["method"], request["path"], json=request["body"], headers=headers)
+        raw = request.get("body_raw")
+        content = raw.encode() if isinstance(raw, str) else raw
+        return http.request(request["method"], request["path"], content=content, headers=headers)
+
+
+def events(raw: str) -> list[Any]:
+    lines = [line[5:].strip() for line in raw.splitlines() if line.startswith("data:")]
+    return [line if line == "[DONE]" else json.loads(line) for line in lines]
+
+
+def compare(ours: Any, theirs: Any, path: str, sampled: bool) -> None:
+    """Same shape; same values where they are determined."""
+    if isinstance(theirs, dict):
+        assert isinstance(ours, dict), path
+        missing = set(theirs) - set(ours) - OPTIONAL_KEYS
+        assert not missing, f"{path}: missing {sorted(missing)}"
+        for key in set(theirs) & set(ours):
+            if key in VOLATILE:
+                continue
+            compare(ours[key], theirs[key], f"{path}.{key}", sampled)
+    elif isinstance(theirs, list):
+        assert isinstance(ours, list), path
+        if sampled or path.endswith(("logprobs", "_ids")):
+            return
+        assert len(ours) == len(theirs), f"{path}: {len(ours)} items, expected {len(theirs)}"
+        for i, (left, right) in enumerate(zip(ours, theirs, strict=True)):
+            compare(left, right, f"{path}[{i}]", sampled)
+    elif isinstance(theirs, bool) or theirs is None or isinstance(ours, bool) or ours is None:
+        assert sampled or ours == theirs, f"{path}: {ours!r}, expected {theirs!r}"
+    elif isinstance(theirs, float) or isinstance(ours, float):
+        assert isinstance(ours, (int, float)), path
+        if not sampled and "logprob" in path:
+            assert abs(ours - theirs) < 2e-3, f"{path}: {ours}, expected {theirs}"
+    elif sampled and path.rsplit(".", 1)[-1] in ("text", "content", "matched", "matched_stop"):
+        return
+    else:
+        assert type(ours) is type(theirs), f"{path}: {ours!r}, expected {theirs!r}"
+        assert sampled or ours == theirs, f"{path}: {ours!r}, expected {theirs!r}"
+
+
+def sampled(body: Any) -> bool:
+    if not isinstance(body, dict):
+        return False
+    params = body.get("sampling_params") or {}
+    temperature = params.get("temperature", 1) if isinstance(params, dict) else 1
+    if "sampling_params" in body or "text" in body:
+        return temperature is None or temperature > 1e-6 or params.get("top_k") == 1 and temperature is None
+    return (body.get("temperature", 1) or 0) > 0
+
+
+def check(server: Server, sample: dict[str, Any]) -> None:
+    request, theirs = sample["request"], sample.get("response")
+    if unsupported(request.get("body")):
+        response = send(server, request)
+        is_stream = response.status_code == 200 and '"error"' in response.text
+        assert response.status_code == 400 or is_stream, response.text[:300]
+        return
+    response = send(server, request)
+    if sample["name"] in DIFFERENT:
+        assert response.status_code == DIFFERENT[sample["name"]][0], response.text[:300]
+        return
+    assert response.status_code == theirs["status"], response.text[:500]
+    kind = response.headers.get("content-type", "").split(";")[0]
+    if kind == "text/event-stream":
+        ours, reference = events(response.text), events(theirs["body_raw"])
+        if sampled(request.get("body")):
+            assert ours[-1] == reference[-1]
+            compare(ours[0], reference[0], "event0", True)
+        else:
+            compare(ours, reference, "events", False)
+    elif theirs.get("body_json") is not None:
+        compare(response.json(), theirs["body_json"], "", sampled(request.get("body")) or theirs["status"] != 200)
+
+
+@pytest.mark.parametrize("sample", samples("smol_default") if SAMPLES.exists() else [])
+def test_default(golden_server: Server, sample: dict[str, Any]) -> None:
+    check(golden_server, sample)
+
+
+AUTH_KEYS = {"api": "sk-user", "admin": "sk-admin"}
+
+
+def flag_samples(prefix: str) -> list[Any]:
+    return [p for p in samples("smol_flags") if p.values[0]["name"].startswith(prefix)]  # type: ignore[attr-defined]
+
+
+@pytest.fixture(scope="module")
+def flags_server(smollm2_gguf: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    flags = [
+        "--served-model-name", "smollm2", "--max-total-tokens", "4096", "--context-length", "256",
+        "--api-key", AUTH_KEYS["api"], "--admin-api-key", AUTH_KEYS["admin"], "--enable-cache-report",
+        "--incremental-streaming-output", "--allow-auto-truncate",
+    ]  # fmt: skip
+    server = start_server(tmp_path_factory.mktemp("flags"), str(smollm2_gguf), *flags)
+    yield server
+    server.stop()
+
+
+@pytest.mark.parametrize("sample", flag_samples("") if SAMPLES.exists() else [])
+def test_flags(flags_server: Server, sample: dict[str, Any]) -> None:
+    check(flags_server, sample)

@@ -1,0 +1,74 @@
+"""Greedy tokens and prompt logprobs of real models equal ``transformers`` in float32 on the same dequantized weights.
+
+The oracle scores our own continuation in one pass: if its argmax at every position, given our tokens so far, is the
+token we produced, then its greedy continuation is ours.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+import transformers
+
+import sglang
+from e2e.prompts import PROMPTS
+
+NEW_TOKENS = 64
+MODELS = ["smollm2_gguf", "gemma3_gguf", "qwen25_gguf"]
+
+
+@pytest.fixture(scope="module", params=MODELS)
+def gguf(request: pytest.FixtureRequest) -> Path:
+    return request.getfixturevalue(request.param)
+
+
+@pytest.fixture(scope="module")
+def oracle(gguf: Path) -> Iterator[transformers.PreTrainedModel]:
+    model = transformers.AutoModelForCausalLM.from_pretrained(
+        gguf.parent, gguf_file=gguf.name, dtype=torch.float32, attn_implementation="eager"
+    )
+    yield model.eval()
+    del model
+    gc.collect()
+
+
+@pytest.fixture(scope="module")
+def folder(gguf: Path, oracle: transformers.PreTrainedModel, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same weights as a safetensors folder."""
+    path = tmp_path_factory.mktemp("hf")
+    oracle.save_pretrained(path)
+    transformers.AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name).save_pretrained(path)
+    return path
+
+
+def run(model: Path) -> list[dict]:
+    params = {"temperature": 0, "max_new_tokens": NEW_TOKENS, "ignore_eos": True}
+    with sglang.Engine(model_path=str(model), max_total_tokens=8192) as engine:
+        return engine.generate(PROMPTS, params, return_logprob=True, logprob_start_len=0)
+
+
+def check(results: list[dict], oracle: transformers.PreTrainedModel) -> None:
+    for result in results:
+        meta = result["meta_info"]
+        prompt = [entry[1] for entry in meta["input_token_logprobs"]]
+        ids = torch.tensor([prompt + result["output_ids"]])
+        with torch.inference_mode():
+            logprobs = oracle(ids).logits[0].log_softmax(-1)
+        start = len(prompt) - 1
+        assert logprobs[start:-1].argmax(-1).tolist() == result["output_ids"]
+        theirs = logprobs[:-1].gather(1, ids[0, 1:, None])[:, 0]
+        ours = [entry[0] for entry in meta["input_token_logprobs"][1:] + meta["output_token_logprobs"]]
+        assert (theirs - torch.tensor(ours)).abs().max().item() < 1e-3
+        assert meta["completion_tokens"] == NEW_TOKENS
+
+
+def test_gguf_equals_transformers(gguf: Path, oracle: transformers.PreTrainedModel) -> None:
+    check(run(gguf), oracle)
+
+
+def test_safetensors_folder_equals_transformers(folder: Path, oracle: transformers.PreTrainedModel) -> None:
+    check(run(folder), oracle)
