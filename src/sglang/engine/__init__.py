@@ -1,0 +1,1 @@
+"""Start, hold and stop a whole system of processes."""

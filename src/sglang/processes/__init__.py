@@ -1,0 +1,1 @@
+"""The three roles. They meet only in :mod:`sglang.ipc`."""
