@@ -47,8 +47,8 @@ class Env:
     """Accept a --context-length beyond the model's own."""
     disable_openapi_doc: bool = False
     """No /docs, /redoc and /openapi.json."""
-    ollama_root_route: str = "/"
-    """Path of the Ollama greeting."""
+    ollama_root_route: str | None = None
+    """Path that greets with "Ollama is running" (the Ollama command line looks for it)."""
     aip_predict_route: str = "/vertex_generate"
     """Path of Vertex AI predictions."""
 
@@ -92,4 +92,5 @@ _READERS: dict[str, Callable[[str], Any]] = {
     "int | None": int,
     "float": float,
     "str": str,
+    "str | None": str,
 }

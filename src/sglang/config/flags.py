@@ -15,7 +15,7 @@ import yaml
 
 from sglang.config.args.declare import Flag, default_of, spec_of
 from sglang.config.args.groups import GROUPS
-from sglang.config.validate import ServerArgsError, field_types, flag_name
+from sglang.config.validate import field_types, flag_name
 
 _SUFFIXES = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3}
 _NOTES = {"works": "", "ignored": " [no effect yet]", "later": " [not supported yet]"}
@@ -30,7 +30,7 @@ class FlagParser(argparse.ArgumentParser):
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
         parsed, unknown = self.parse_known_args(args, namespace)
         if unknown:
-            self.error(f"unknown argument {unknown[0]}{self.suggestion(unknown[0])}")
+            self.error(f"unknown argument {unknown[0]!r}{self.suggestion(unknown[0])}")
         return parsed
 
     def suggestion(self, word: str) -> str:
@@ -100,17 +100,16 @@ def json_value(text: str) -> Any:
         raise argparse.ArgumentTypeError(f"{text!r} is not JSON ({error})") from None
 
 
-def make_parser(prog: str = "sglang serve") -> FlagParser:
+def make_parser(prog: str = "sglang serve", description: str | None = None) -> FlagParser:
     """A parser with every flag and ``--config``."""
-    parser = FlagParser(prog, "Serve a language model over HTTP. N accepts 32k where a count of tokens is meant.")
+    parser = FlagParser(prog, description or "Serve a language model over HTTP.")
     parser.add_argument("--config", metavar="FILE", help="YAML file with flags; the command line wins")
     add_flags(parser)
     return parser
 
 
-def parse_with_config(argv: list[str], prog: str = "sglang serve") -> argparse.Namespace:
+def parse_with_config(parser: FlagParser, argv: list[str]) -> argparse.Namespace:
     """Parse ``argv``; flags of a ``--config`` file count as if written before it, so the command line wins."""
-    parser = make_parser(prog)
     path = _config_path(parser, argv)
     if path is not None:
         argv = [*config_to_argv(parser, path), *argv]
@@ -161,6 +160,3 @@ def _as_argv(parser: FlagParser, path: Path, action: argparse.Action, value: Any
     if isinstance(value, (dict, list, bool)):
         parser.error(f"--config {path}: {name} takes one plain value, not {value!r}")
     return [f"{name}={value}"]
-
-
-__all__ = ["FlagParser", "ServerArgsError", "add_flags", "make_parser", "parse_with_config"]

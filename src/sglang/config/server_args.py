@@ -5,14 +5,15 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from sglang.config.args.declare import default_of, spec_of
 from sglang.config.args.groups import AllArgs
-from sglang.config.flags import add_flags, parse_with_config
-from sglang.config.validate import check_args, warn_without_effect
+from sglang.config.flags import add_flags, make_parser, parse_with_config
+from sglang.config.validate import NoEffectWarning, check_args, warn_without_effect
 
 REDACTED = "<redacted>"
 _ANY_HOST = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}
@@ -54,6 +55,12 @@ class ServerArgs(AllArgs):
         }
         return cls(**given)
 
+    def replace(self, **changes: Any) -> ServerArgs:
+        """A checked copy with some fields changed; it does not repeat the warnings of the original."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", NoEffectWarning)
+            return dataclasses.replace(self, **changes)
+
     def url(self, port: int | None = None) -> str:
         """Address clients on this machine can use; "any interface" becomes the loopback address."""
         host = _ANY_HOST.get(self.host, self.host)
@@ -87,4 +94,4 @@ def prepare_server_args(argv: Sequence[str]) -> ServerArgs:
 
     Unknown or malformed flags end the process with a message (``argparse`` habits, exit status 2).
     """
-    return ServerArgs.from_cli_args(parse_with_config(list(argv)))
+    return ServerArgs.from_cli_args(parse_with_config(make_parser(), list(argv)))

@@ -97,7 +97,7 @@ def warn_without_effect(args: AllArgs) -> None:
             warnings.warn(
                 f"{flag_name(field.name)}{shown} is accepted but has no effect yet ({spec.help}).",
                 NoEffectWarning,
-                stacklevel=3,
+                stacklevel=4,  # the line that builds the ServerArgs
             )
 
 

@@ -6,10 +6,22 @@ from dataclasses import dataclass
 
 from sglang.config.args.declare import flag, ignored, later
 
-LOAD_FORMATS = (
-    "auto pt safetensors npcache dummy sharded_state gguf bitsandbytes mistral layered remote remote_instance "
-    "fastsafetensors runai_streamer"
-).split()
+LOAD_FORMATS = [
+    "auto",
+    "pt",
+    "safetensors",
+    "npcache",
+    "dummy",
+    "sharded_state",
+    "gguf",
+    "bitsandbytes",
+    "mistral",
+    "layered",
+    "remote",
+    "remote_instance",
+    "fastsafetensors",
+    "runai_streamer",
+]
 DTYPES = ("auto", "half", "float16", "bfloat16", "float", "float32")
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from sglang.config.args.declare import flag, ignored
 
-POLICIES = ("lpm random fcfs dfs-weight lof priority routing-key hrrn shortest-prefill-first").split()
+POLICIES = ["lpm", "random", "fcfs", "dfs-weight", "lof", "priority", "routing-key", "hrrn", "shortest-prefill-first"]
 
 
 @dataclass

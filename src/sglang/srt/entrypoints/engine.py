@@ -1,0 +1,3 @@
+"""Old address of the engine."""
+
+from sglang.engine.engine import Engine as Engine
