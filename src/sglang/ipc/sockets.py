@@ -45,7 +45,11 @@ class PushSocket:
         _open(self._socket, address, bind)
 
     def send(self, message: Message) -> None:
-        self._socket.send(encode(message), copy=False)
+        self.send_encoded(encode(message))
+
+    def send_encoded(self, data: bytes) -> None:
+        """Send a record that :func:`sglang.ipc.codec.encode` has already turned into bytes."""
+        self._socket.send(data, copy=False)
 
     def close(self) -> None:
         self._socket.close()
