@@ -18,7 +18,7 @@ _HOMES = {"Engine": "sglang.engine.engine", "ServerArgs": "sglang.config.server_
 
 # Names of the frontend language and its backends; known, so that the error can say more than "no attribute".
 _NOT_YET = frozenset(
-    [
+    (
         "Runtime",
         "RuntimeEndpoint",
         "OpenAI",
@@ -50,7 +50,7 @@ _NOT_YET = frozenset(
         "greedy_token_selection",
         "token_length_normalized",
         "unconditional_likelihood_normalized",
-    ]
+    )
 )
 
 

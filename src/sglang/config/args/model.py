@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from sglang.config.args.declare import flag, ignored, later
 
-LOAD_FORMATS = [
+LOAD_FORMATS = (
     "auto",
     "pt",
     "safetensors",
@@ -21,7 +21,7 @@ LOAD_FORMATS = [
     "remote_instance",
     "fastsafetensors",
     "runai_streamer",
-]
+)
 DTYPES = ("auto", "half", "float16", "bfloat16", "float", "float32")
 
 
