@@ -1,0 +1,1 @@
+"""The HTTP doors: one room per API family over the same tokenizer manager."""

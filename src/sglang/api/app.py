@@ -1,0 +1,57 @@
+"""Builds the application: routers of every family, the layers around them, one OpenAPI document."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fastapi import FastAPI
+from starlette.middleware.cors import CORSMiddleware
+
+from sglang.api.auth import AuthMiddleware
+from sglang.api.errors import add_error_handlers
+from sglang.api.lifecycle import Lifecycle
+from sglang.api.middleware import BodyLimitMiddleware, LifecycleMiddleware
+from sglang.api.native import control, generate, health, info, loads
+from sglang.api.openai import chat, completions, models, tokenize
+from sglang.api.openapi import build_document
+from sglang.config.env import read_env
+from sglang.version import __version__
+
+if TYPE_CHECKING:
+    from sglang.config.server_args import ServerArgs
+    from sglang.processes.tokenizer.manager import TokenizerManager
+
+ROUTERS = (health, info, loads, generate, control, completions, chat, models, tokenize)
+
+
+def create_app(tm: TokenizerManager, server_args: ServerArgs) -> FastAPI:
+    """The whole HTTP side over one tokenizer manager.
+
+    ``app.state.tm``, ``app.state.args`` and ``app.state.lifecycle`` are what handlers read.
+    """
+    no_docs = read_env().disable_openapi_doc
+    app = FastAPI(
+        title="sglang",
+        version=__version__,
+        root_path=server_args.fastapi_root_path,
+        openapi_url=None if no_docs else "/openapi.json",
+    )
+    app.state.tm = tm
+    app.state.args = server_args
+    app.state.lifecycle = Lifecycle()
+    for module in ROUTERS:
+        app.include_router(module.router)
+    add_error_handlers(app)
+    _add_layers(app, server_args)
+    app.openapi = lambda: build_document(app)  # type: ignore[method-assign]
+    return app
+
+
+def _add_layers(app: FastAPI, server_args: ServerArgs) -> None:
+    """Innermost first."""
+    app.add_middleware(BodyLimitMiddleware)
+    app.add_middleware(AuthMiddleware, api=app, api_key=server_args.api_key, admin_api_key=server_args.admin_api_key)
+    # Any page may read answers, but never with the user's cookies or certificates: keys travel in a header that the
+    # page must know. Control routes are closed to foreign pages by AuthMiddleware.
+    app.add_middleware(CORSMiddleware, allow_origins=["*"], allow_methods=["*"], allow_headers=["*"])
+    app.add_middleware(LifecycleMiddleware, lifecycle=app.state.lifecycle)

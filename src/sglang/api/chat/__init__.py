@@ -1,0 +1,1 @@
+"""Chat without a family: what all families turn their requests into, and how it becomes a prompt."""

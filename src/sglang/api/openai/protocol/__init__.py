@@ -1,0 +1,1 @@
+"""Request bodies, field by field. Answers are built as plain dicts and bytes: no models on the hot path."""

@@ -1,0 +1,41 @@
+"""The OpenAPI document: bodies are read by hand (strictly), so their schemas and all answers are declared here."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+from pydantic.json_schema import models_json_schema
+
+from sglang.api.answers import ERROR_SCHEMAS
+from sglang.api.native import protocol as native
+from sglang.api.openai.protocol import chat, completion, tokenize
+
+BODIES = (
+    native.GenerateRequest,
+    native.AbortRequest,
+    native.PauseRequest,
+    native.ContinueRequest,
+    native.ConfigureLoggingRequest,
+    completion.CompletionRequest,
+    chat.ChatCompletionRequest,
+    tokenize.TokenizeRequest,
+    tokenize.DetokenizeRequest,
+)
+
+
+def build_document(app: FastAPI) -> dict[str, Any]:
+    """The document with the schemas of all bodies; built once."""
+    if app.openapi_schema is None:
+        document = get_openapi(title=app.title, version=app.version, routes=app.routes)
+        _, definitions = models_json_schema(
+            [(model, "validation") for model in BODIES], ref_template="#/components/schemas/{model}"
+        )
+        components = document.setdefault("components", {})
+        components.setdefault("schemas", {}).update(definitions["$defs"] | ERROR_SCHEMAS)
+        for path in document["paths"].values():
+            for operation in path.values():
+                operation.get("responses", {}).pop("422", None)  # refused input is 400 here
+        app.openapi_schema = document
+    return app.openapi_schema
