@@ -54,9 +54,19 @@ def kill_process_tree(pid: int, include_parent: bool = True, timeout: float = 5.
             victim.kill()
         except psutil.NoSuchProcess:
             pass
-    psutil.wait_procs(victims, timeout)
+    deadline = time.monotonic() + timeout
+    while any(map(_is_alive, victims)) and time.monotonic() < deadline:
+        time.sleep(0.01)
     if include_parent and pid == os.getpid():
         root.kill()
+
+
+def _is_alive(process: psutil.Process) -> bool:
+    # Not Process.wait: that would take the exit status from whoever started a child of ours.
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
 
 
 def set_process_title(title: str) -> None:

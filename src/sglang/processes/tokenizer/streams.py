@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -180,7 +180,7 @@ class RequestGroup:
             waiting.merge(chunk)
         self._news.set()
 
-    async def events(self) -> AsyncIterator[tuple[RequestStream, Chunk]]:
+    async def events(self) -> AsyncGenerator[tuple[RequestStream, Chunk], None]:
         """News until all streams have finished. Leaving early (break, cancellation) aborts what still runs."""
         try:
             while True:

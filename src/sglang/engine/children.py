@@ -1,0 +1,114 @@
+"""Child processes: how they start, and what they do before their own code runs.
+
+A child's entry point is named by string (``package.module:function``) and imported in the child only, so that
+the parent never loads what only a child needs.
+"""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import multiprocessing
+import signal
+import sys
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+
+from sglang.config.ports import PortArgs
+from sglang.config.server_args import ServerArgs
+from sglang.ipc.messages import ProcessFailed
+from sglang.ipc.startup import ReadySender
+from sglang.system.process import die_with_parent
+
+Entry = str | Callable[[ServerArgs, PortArgs, ReadySender], None]
+
+SCHEDULER_ENTRY = "sglang.processes.scheduler.process:run_scheduler_process"
+DETOKENIZER_ENTRY = "sglang.processes.detokenizer.process:run_detokenizer_process"
+
+GUARD_HELP = (
+    "the main script starts the engine while it is being imported. Child processes import the main script too, "
+    "so they would start engines without end. Put the code that creates the Engine under\n\n"
+    '    if __name__ == "__main__":\n'
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Child:
+    """A started process with the parent's end of its start-up pipe."""
+
+    role: str
+    process: BaseProcess
+    ready: Connection
+
+    def describe_end(self) -> str:
+        code = self.process.exitcode
+        if code is not None and code < 0:
+            return f"the {self.role} process was ended by {signal.Signals(-code).name}"
+        return f"the {self.role} process ended with exit code {code}"
+
+
+def refuse_inside_bootstrap() -> None:
+    """Raise where a child process, importing an unguarded main script, is about to start an engine of its own."""
+    if getattr(multiprocessing.current_process(), "_inheriting", False):
+        raise RuntimeError(GUARD_HELP)
+
+
+def main_script_is_unguarded() -> bool:
+    """Whether the main script is a file that children import and that never looks at ``__name__``."""
+    path = getattr(sys.modules.get("__main__"), "__file__", None)
+    if path is None or not Path(path).is_file():
+        return False
+    return "__name__" not in Path(path).read_text(encoding="utf-8", errors="replace")
+
+
+def start_child(role: str, entry: Entry, server_args: ServerArgs, port_args: PortArgs) -> Child:
+    context = multiprocessing.get_context("spawn")
+    receiver, sender = context.Pipe(duplex=False)
+    process = context.Process(
+        target=_run,
+        args=(role, entry, server_args, port_args, ReadySender(sender)),
+        name=f"sglang-{role}",
+        daemon=True,  # a last resort: multiprocessing ends daemons at exit
+    )
+    with _interrupt_held_back():
+        process.start()
+    sender.close()  # so that the child's death shows as end of file
+    return Child(role, process, receiver)
+
+
+def _run(role: str, entry: Entry, server_args: ServerArgs, port_args: PortArgs, ready: ReadySender) -> None:
+    """What runs in the child: prepare the process, import the entry point, run it, report how it failed."""
+    die_with_parent(before_exit=port_args.cleanup)
+    # Ctrl-C reaches the whole process group; the parent decides what it means.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    logging.basicConfig(level=server_args.log_level.upper(), format=f"[%(asctime)s {role}] %(message)s")
+    try:
+        _resolve(entry)(server_args, port_args, ready)
+    except Exception as error:
+        traceback.print_exc()
+        ready.send(ProcessFailed(role=role, reason=f"{type(error).__name__}: {error}"))
+        sys.exit(1)
+
+
+def _resolve(entry: Entry) -> Callable[[ServerArgs, PortArgs, ReadySender], None]:
+    if not isinstance(entry, str):
+        return entry
+    module, _, name = entry.partition(":")
+    function: Callable[[ServerArgs, PortArgs, ReadySender], None] = getattr(importlib.import_module(module), name)
+    return function
+
+
+@contextmanager
+def _interrupt_held_back() -> Iterator[None]:
+    """Start a child with SIGINT blocked, so that Ctrl-C can't hit it before it has decided to ignore it."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
