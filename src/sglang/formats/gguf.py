@@ -156,7 +156,9 @@ class _PartReader:
         if version in VERSIONS:
             return
         if int.from_bytes(self._map[4:8], "big") in (1, *VERSIONS):
-            raise FormatError(f"{self._path}: a big-endian GGUF file (offset 4). Use the little-endian file of the model.")
+            raise FormatError(
+                f"{self._path}: a big-endian GGUF file (offset 4). Use the little-endian file of the model."
+            )
         raise FormatError(
             f"{self._path}: GGUF version {version} (offset 4) is not supported, only {VERSIONS[0]} and {VERSIONS[1]}. "
             "Convert the model again with a current converter."
@@ -256,19 +258,21 @@ class _PartReader:
         self._key = name
         dims = self._u32()
         if dims > MAX_DIMS:
-            raise FormatError(f"{self._path}: tensor {name!r} has {dims} dimensions (offset {self._at}), at most {MAX_DIMS}")
+            raise FormatError(
+                f"{self._path}: tensor {name!r} has {dims} dimensions (offset {self._at}), at most {MAX_DIMS}"
+            )
         shape = tuple(self._u64() for _ in range(dims))[::-1]
         return name, shape, self._u32(), self._u64()
 
     def _alignment(self, metadata: dict[str, Any]) -> int:
         alignment = metadata.get("general.alignment", DEFAULT_ALIGNMENT)
         if not isinstance(alignment, int) or alignment <= 0 or alignment % 8:
-            raise FormatError(f"{self._path}: 'general.alignment' is {alignment!r}, it must be a positive multiple of 8")
+            raise FormatError(
+                f"{self._path}: 'general.alignment' is {alignment!r}, it must be a positive multiple of 8"
+            )
         return alignment
 
-    def _map_tensors(
-        self, infos: list[tuple[str, tuple[int, ...], int, int]], alignment: int
-    ) -> dict[str, GGUFTensor]:
+    def _map_tensors(self, infos: list[tuple[str, tuple[int, ...], int, int]], alignment: int) -> dict[str, GGUFTensor]:
         base = -(-self._at // alignment) * alignment
         everything = np.frombuffer(self._map, np.uint8)
         tensors: dict[str, GGUFTensor] = {}
