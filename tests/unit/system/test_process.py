@@ -5,9 +5,11 @@ from __future__ import annotations
 import subprocess
 import sys
 import textwrap
+from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
+import pytest
 
 from sglang.system.process import kill_process_tree
 
@@ -35,18 +37,25 @@ FAMILY = """
 """
 
 
-def start_family(tmp_path: Path) -> tuple[subprocess.Popen[str], Path]:
+Family = tuple["subprocess.Popen[str]", Path]
+
+
+@pytest.fixture
+def family(tmp_path: Path) -> Iterator[Family]:
+    """A parent with a child that holds a marker file."""
     script, marker = tmp_path / "family.py", tmp_path / "marker"
     script.write_text(textwrap.dedent(FAMILY))
     marker.touch()
-    parent = subprocess.Popen([sys.executable, str(script), str(marker)], stdout=subprocess.PIPE, text=True)
-    assert parent.stdout is not None
-    assert parent.stdout.readline() == "up\n"
-    return parent, marker
+    command = [sys.executable, str(script), str(marker)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        assert parent.stdout.readline() == "up\n"
+        yield parent, marker
+        parent.kill()
 
 
-def test_a_child_dies_with_a_killed_parent_and_cleans_up(tmp_path: Path) -> None:
-    parent, marker = start_family(tmp_path)
+def test_a_child_dies_with_a_killed_parent_and_cleans_up(family: Family) -> None:
+    parent, marker = family
     children = psutil.Process(parent.pid).children(recursive=True)
     assert children
     parent.kill()
@@ -56,20 +65,19 @@ def test_a_child_dies_with_a_killed_parent_and_cleans_up(tmp_path: Path) -> None
     assert not marker.exists()
 
 
-def test_killing_a_tree_leaves_nothing(tmp_path: Path) -> None:
-    parent, _ = start_family(tmp_path)
-    family = [psutil.Process(parent.pid), *psutil.Process(parent.pid).children(recursive=True)]
+def test_killing_a_tree_leaves_nothing_but_the_exit_status(family: Family) -> None:
+    parent, _ = family
+    children = psutil.Process(parent.pid).children(recursive=True)
     kill_process_tree(parent.pid)
+    _, alive = psutil.wait_procs(children, timeout=10)
+    assert alive == []
     assert parent.wait(timeout=10) == -9
-    assert not any(member.is_running() and member.status() != psutil.STATUS_ZOMBIE for member in family)
 
 
-def test_the_parent_can_be_spared(tmp_path: Path) -> None:
-    parent, _ = start_family(tmp_path)
+def test_the_parent_can_be_spared(family: Family) -> None:
+    parent, _ = family
     kill_process_tree(parent.pid, include_parent=False)
     assert parent.poll() is None
-    kill_process_tree(parent.pid)
-    parent.wait(timeout=10)
 
 
 def test_an_unknown_pid_is_nothing_to_do() -> None:
