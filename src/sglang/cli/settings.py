@@ -37,7 +37,7 @@ def with_default_model(args: ServerArgs) -> ServerArgs:
         return args
     path = find_embedded_model()
     if path is None:
-        print(f"No model is given, and there is no embedded one. {EMBEDDED_HELP}", file=sys.stderr)
+        print(f"No model is given and the embedded one is not installed; {EMBEDDED_HELP}", file=sys.stderr)
         raise SystemExit(1)
     print(f"No model is given: taking the embedded {EMBEDDED_NAME} ({path.name}).", file=sys.stderr)
     return args.replace(model_path=str(path), served_model_name=args.served_model_name or EMBEDDED_NAME)
