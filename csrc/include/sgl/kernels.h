@@ -1,0 +1,119 @@
+// Single-threaded kernels of one instruction set, as a table of functions.
+//
+// Nothing here starts threads or keeps state; calls on disjoint outputs may run at the same time.
+// Batch invariance: each output row depends only on its own inputs. Its bits are the same whatever
+// range of rows or tiles it is computed in. Pointers need the alignment of their element type only,
+// packed weights 64 bytes. Outputs must not overlap inputs unless said so.
+#pragma once
+
+#include <cstdint>
+
+#include "sgl/tensor.h"
+
+namespace sgl {
+
+struct MatmulArgs {
+  const PackedWeight* w = nullptr;
+  // Quantised weights: QBlock rows of w.k / 32 blocks. Dense weights: float rows of w.k.
+  const void* x = nullptr;
+  int64_t x_stride = 0;        // distance of two rows, in QBlocks or floats
+  float* out = nullptr;        // [rows, n]; row r, feature c at out[r * out_stride + c]
+  int64_t out_stride = 0;      // in floats
+  const float* bias = nullptr; // [n] or null
+  bool accumulate = false;     // out += x w^T (+ bias), else out = ...
+};
+
+enum class Gate : int32_t { kSilu = 0, kGeluTanh = 1 };
+
+struct RopeArgs {
+  const float* cos = nullptr;  // [positions, rotary_dim / 2]
+  const float* sin = nullptr;
+  int32_t rotary_dim = 0;      // <= head_dim; values past it are left alone
+  bool interleaved = false;    // pairs (2i, 2i + 1) instead of (i, i + rotary_dim / 2)
+};
+
+struct AttentionShape {
+  int32_t heads = 0;
+  int32_t kv_heads = 0;
+  int32_t head_dim = 0;      // multiple of 8 (of 16 with AVX-512)
+  DType kv_type = DType::kF16;
+  float scale = 1;           // of the scores
+  float softcap = 0;         // scores become cap * tanh(score / cap); 0 = off
+  int32_t window = 0;        // a query sees this many positions, its own included; 0 = all
+};
+
+// One block of 64 positions of one KV head, seen by any queries of any rows whose slots agree there.
+struct AttentionBlockArgs {
+  const AttentionShape* shape = nullptr;
+  const void* k = nullptr;         // pool [slots, kv_heads, head_dim]
+  const void* v = nullptr;
+  const int32_t* slots = nullptr;  // slots of the block's positions
+  int32_t first_position = 0;      // of the block, a multiple of 64
+  int32_t positions = 0;           // 1..64 that may be read
+  int32_t kv_head = 0;
+  int32_t queries = 0;
+  const float* const* q = nullptr;           // [queries] -> head_dim floats
+  const int32_t* query_positions = nullptr;  // [queries]
+  float* const* partial = nullptr;           // [queries] -> head_dim + 2 floats, written (see below)
+  float* scratch = nullptr;                  // AttentionScratchFloats(shape) floats
+};
+
+// A partial softmax over one block: [0, head_dim) unnormalised sum of values, then the maximum
+// score (-inf if the query sees nothing there), then the sum of weights.
+constexpr int64_t kAttentionQueries = 64;  // most queries of one AttentionBlock call
+constexpr int64_t AttentionScratchFloats(int64_t head_dim) {
+  return kAttentionBlock * (2 * head_dim + kAttentionQueries) + 64;
+}
+
+struct Kernels {
+  const char* name;
+  int32_t nr;  // output features of a tile of packed weights
+
+  // out[k / 32] = x[k] as int8 per 32: scale = absmax / 127, round to nearest even. k % 32 == 0.
+  void (*quantize)(const float* x, int64_t k, QBlock* out);
+
+  // Rows [row_begin, row_end) of x times tiles [tile_begin, tile_end) of w.
+  void (*matmul)(const MatmulArgs& args, int64_t row_begin, int64_t row_end, int64_t tile_begin,
+                 int64_t tile_end);
+
+  // out[k] = x * weight / sqrt(mean(x^2) + eps). out may be x.
+  void (*rms_norm)(const float* x, const float* weight, float eps, int64_t k, float* out);
+
+  // acc[k] += y[k] * factor. acc may not be y.
+  void (*add_scaled)(const float* y, float factor, int64_t k, float* acc);
+
+  // out[k] = act(gate) * up, k any. out may be gate or up.
+  void (*glu)(const float* gate, const float* up, Gate kind, int64_t k, float* out);
+
+  // Rotates `heads` vectors of head_dim floats that lie end to end at x, in place.
+  void (*rope)(float* x, int32_t heads, int32_t head_dim, int32_t position, const RopeArgs& args);
+
+  // out[count] = x in the given storage type.
+  void (*store_as)(const float* x, int64_t count, DType type, void* out);
+
+  // Partial softmax of queries x one block.
+  void (*attention_block)(const AttentionBlockArgs& args);
+
+  // Merges a block's partial into a running one (same layout); a running maximum of -inf is empty.
+  void (*attention_merge)(const float* partial, int64_t head_dim, float* running);
+
+  // out[head_dim] = values / sum of weights (0 if the query saw nothing).
+  void (*attention_finish)(const float* running, int64_t head_dim, float* out);
+
+  // Largest value and its index (the lowest of equals) among x[count], count >= 1; NaN is skipped.
+  int64_t (*argmax)(const float* x, int64_t count, float* max);
+
+  // True if any of x[count] exceeds threshold.
+  bool (*any_greater)(const float* x, int64_t count, float threshold);
+
+  // x = cap * tanh(x / cap), in place.
+  void (*softcap)(float* x, int64_t count, float cap);
+};
+
+// Best table that this CPU and this build have.
+const Kernels& BestKernels();
+
+// Table by name ("avx512", "avx2", "neon", "portable"); null if not built or not supported here.
+const Kernels* FindKernels(const char* name);
+
+}  // namespace sgl

@@ -1,0 +1,59 @@
+// Picks an instruction set at run time from what the build compiled.
+#include <cstring>
+
+#include "sgl/kernels.h"
+
+namespace sgl {
+
+#define SGL_DECLARE(isa)         \
+  namespace isa {                \
+  extern const Kernels kTable;   \
+  }
+SGL_DECLARE(portable)
+#if defined(SGL_HAVE_X86)
+SGL_DECLARE(avx2)
+SGL_DECLARE(avx512)
+#endif
+#if defined(SGL_HAVE_NEON)
+SGL_DECLARE(neon)
+#endif
+#undef SGL_DECLARE
+
+namespace {
+
+#if defined(SGL_HAVE_X86)
+bool HasAvx2() {
+  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+         __builtin_cpu_supports("f16c");
+}
+
+bool HasAvx512() {
+  return HasAvx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+         __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
+         __builtin_cpu_supports("avx512vnni");
+}
+#endif
+
+}  // namespace
+
+const Kernels* FindKernels(const char* name) {
+#if defined(SGL_HAVE_X86)
+  if (std::strcmp(name, "avx512") == 0) return HasAvx512() ? &avx512::kTable : nullptr;
+  if (std::strcmp(name, "avx2") == 0) return HasAvx2() ? &avx2::kTable : nullptr;
+#endif
+#if defined(SGL_HAVE_NEON)
+  // The build asks for dot products only where every supported core has them.
+  if (std::strcmp(name, "neon") == 0) return &neon::kTable;
+#endif
+  return std::strcmp(name, "portable") == 0 ? &portable::kTable : nullptr;
+}
+
+const Kernels& BestKernels() {
+  constexpr const char* kBestFirst[] = {"avx512", "avx2", "neon"};
+  for (const char* name : kBestFirst) {
+    if (const Kernels* k = FindKernels(name)) return *k;
+  }
+  return portable::kTable;
+}
+
+}  // namespace sgl

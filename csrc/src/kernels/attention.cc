@@ -1,0 +1,283 @@
+// Partial softmax over one block of 64 positions (online softmax, arXiv:2205.14135), merged block
+// by block in ascending order. A partial depends only on the query, the block and the mask: not on
+// which queries share the pass. That makes decode, chunked prefill, whole prefill and shared
+// prefixes agree bit for bit.
+#include "kernels/table.h"
+
+namespace sgl::SGL_ISA {
+namespace {
+
+constexpr int kBlock = static_cast<int>(kAttentionBlock);
+constexpr int kPositionVectors = kLanes == 16 ? 4 : 2;  // register tile: 4 queries x this many
+
+// The block's keys and values on their way through the kernel.
+struct Block {
+  const AttentionBlockArgs* args;
+  float* keys;     // [head_dim, 64] transposed
+  float* values;   // [64, head_dim]; unused when few queries read the pool directly
+  float* scores;   // [4, 64] of the query tile
+  int vectors;     // position vectors that hold something
+  int64_t offset;  // of the KV head inside a slot
+  int64_t stride;  // elements of a slot
+};
+
+SGL_INLINE int64_t SlotIndex(const Block& b, int position) {
+  return b.args->slots[position] * b.stride + b.offset;
+}
+
+void TransposeKeys(const Block& b) {
+  const AttentionBlockArgs& a = *b.args;
+  const int head_dim = a.shape->head_dim;
+  for (int first = 0; first < b.vectors * kLanes; first += kLanes) {
+    const uint16_t* rows[kLanes];
+    const float* wide[kLanes];
+    for (int i = 0; i < kLanes; ++i) {
+      // Lanes past the end repeat the last position; the mask drops them.
+      const int64_t index = SlotIndex(b, Smaller(first + i, a.positions - 1));
+      rows[i] = static_cast<const uint16_t*>(a.k) + index;
+      wide[i] = static_cast<const float*>(a.k) + index;
+    }
+    float* out = b.keys + first;
+    if (a.shape->kv_type == DType::kF16) {
+      Transpose2Byte<true>(rows, head_dim, out, kBlock);
+    } else if (a.shape->kv_type == DType::kBf16) {
+      Transpose2Byte<false>(rows, head_dim, out, kBlock);
+    } else {
+      for (int d = 0; d < head_dim; ++d) {
+        for (int i = 0; i < kLanes; ++i) out[d * kBlock + i] = wide[i][d];
+      }
+    }
+  }
+}
+
+template <DType kType>
+void WidenValues(const Block& b) {
+  const int head_dim = b.args->shape->head_dim;
+  for (int p = 0; p < b.args->positions; ++p) {
+    const int64_t index = SlotIndex(b, p);
+    for (int d = 0; d < head_dim; d += kLanes) {
+      Store(b.values + p * head_dim + d, LoadAs<kType>(b.args->v, index + d));
+    }
+  }
+}
+
+template <int kQueries, int kVectors>
+SGL_INLINE void ScoreTile(const Block& b, const float* const* q, int vector) {
+  const int head_dim = b.args->shape->head_dim;
+  VF acc[kQueries][kVectors];
+#pragma GCC unroll 4
+  for (int i = 0; i < kQueries; ++i) {
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; ++v) acc[i][v] = Zero();
+  }
+  const float* keys = b.keys + vector * kLanes;
+  for (int d = 0; d < head_dim; ++d, keys += kBlock) {
+    VF k[kVectors];
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; ++v) k[v] = Load(keys + v * kLanes);
+#pragma GCC unroll 4
+    for (int i = 0; i < kQueries; ++i) {
+      const VF x = Set(q[i][d]);
+#pragma GCC unroll 4
+      for (int v = 0; v < kVectors; ++v) acc[i][v] = Fma(x, k[v], acc[i][v]);
+    }
+  }
+#pragma GCC unroll 4
+  for (int i = 0; i < kQueries; ++i) {
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; ++v) {
+      Store(b.scores + i * kBlock + (vector + v) * kLanes, acc[i][v]);
+    }
+  }
+}
+
+template <int kQueries>
+SGL_INLINE void Scores(const Block& b, const float* const* q) {
+  int v = 0;
+  for (; b.vectors - v >= kPositionVectors; v += kPositionVectors) {
+    ScoreTile<kQueries, kPositionVectors>(b, q, v);
+  }
+  for (; v < b.vectors; ++v) ScoreTile<kQueries, 1>(b, q, v);
+}
+
+// Positions of the block that a query sees: [begin, end).
+struct Visible {
+  int begin;
+  int end;
+};
+
+SGL_INLINE Visible VisibleTo(const AttentionBlockArgs& a, int query_position) {
+  Visible s;
+  s.end = Smaller(a.positions, query_position + 1 - a.first_position);
+  s.begin = 0;
+  if (a.shape->window > 0) {
+    s.begin = Larger(0, query_position + 1 - a.shape->window - a.first_position);
+  }
+  return s;
+}
+
+// Scores -> weights in place; writes maximum and sum behind the partial's values.
+SGL_INLINE void Softmax(const Block& b, float* row, Visible seen, float* tail) {
+  const AttentionShape& shape = *b.args->shape;
+  const float cap = shape.softcap;
+  const VF low = Set(-__builtin_inff());
+  VF largest = low;
+  for (int v = 0; v < b.vectors; ++v) {
+    VF s = Mul(Load(row + v * kLanes), Set(shape.scale));
+    if (cap > 0) s = Mul(Set(cap), Tanh(Mul(s, Set(1.0f / cap))));
+    s = Window(s, seen.begin - v * kLanes, seen.end - v * kLanes, -__builtin_inff());
+    Store(row + v * kLanes, s);
+    largest = Max(largest, s);
+  }
+  const float top = ReduceMax(largest);
+  VF sum = Zero();
+  for (int v = 0; v < b.vectors; ++v) {
+    VF p = Exp(Sub(Load(row + v * kLanes), Set(top)));
+    p = Window(p, seen.begin - v * kLanes, seen.end - v * kLanes, 0.0f);
+    Store(row + v * kLanes, p);
+    sum = Add(sum, p);
+  }
+  tail[0] = top;
+  tail[1] = ReduceAdd(sum);
+}
+
+// Where the values come from: the pool in its type, or the widened copy.
+template <bool kCopy, DType kType>
+SGL_INLINE VF Value(const Block& b, int position, int64_t index, int d) {
+  if (kCopy) return Load(b.values + position * b.args->shape->head_dim + d);
+  return LoadAs<kType>(b.args->v, index + d);
+}
+
+template <int kQueries, int kVectors, bool kCopy, DType kType>
+SGL_INLINE void ValueTile(const Block& b, float* const* out, Visible range, int d) {
+  VF acc[kQueries][kVectors];
+#pragma GCC unroll 4
+  for (int i = 0; i < kQueries; ++i) {
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; ++v) acc[i][v] = Zero();
+  }
+  for (int p = range.begin; p < range.end; ++p) {
+    const int64_t index = kCopy ? 0 : SlotIndex(b, p);
+    VF x[kVectors];
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; ++v) x[v] = Value<kCopy, kType>(b, p, index, d + v * kLanes);
+#pragma GCC unroll 4
+    for (int i = 0; i < kQueries; ++i) {
+      const VF weight = Set(b.scores[i * kBlock + p]);
+#pragma GCC unroll 4
+      for (int v = 0; v < kVectors; ++v) acc[i][v] = Fma(weight, x[v], acc[i][v]);
+    }
+  }
+#pragma GCC unroll 4
+  for (int i = 0; i < kQueries; ++i) {
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; ++v) Store(out[i] + d + v * kLanes, acc[i][v]);
+  }
+}
+
+template <int kQueries, bool kCopy, DType kType>
+SGL_INLINE void Values(const Block& b, float* const* out, Visible range) {
+  const int head_dim = b.args->shape->head_dim;
+  int d = 0;
+  for (; head_dim - d >= kPositionVectors * kLanes; d += kPositionVectors * kLanes) {
+    ValueTile<kQueries, kPositionVectors, kCopy, kType>(b, out, range, d);
+  }
+  for (; d < head_dim; d += kLanes) ValueTile<kQueries, 1, kCopy, kType>(b, out, range, d);
+}
+
+template <int kQueries, bool kCopy, DType kType>
+void QueryTile(const Block& b, int first) {
+  const AttentionBlockArgs& a = *b.args;
+  const int head_dim = a.shape->head_dim;
+  Visible seen[kQueries];
+  Visible range = {kBlock, 0};
+  for (int i = 0; i < kQueries; ++i) {
+    seen[i] = VisibleTo(a, a.query_positions[first + i]);
+    if (seen[i].begin < seen[i].end) {
+      range.begin = Smaller(range.begin, seen[i].begin);
+      range.end = Larger(range.end, seen[i].end);
+    }
+  }
+  if (range.begin < range.end) Scores<kQueries>(b, a.q + first);
+  for (int i = 0; i < kQueries; ++i) {
+    float* tail = a.partial[first + i] + head_dim;
+    if (seen[i].begin < seen[i].end) {
+      Softmax(b, b.scores + i * kBlock, seen[i], tail);
+    } else {
+      for (int p = 0; p < kBlock; ++p) b.scores[i * kBlock + p] = 0;
+      tail[0] = -__builtin_inff();
+      tail[1] = 0;
+    }
+  }
+  Values<kQueries, kCopy, kType>(b, a.partial + first, range);
+}
+
+template <bool kCopy, DType kType>
+void AllQueries(const Block& b) {
+  const int count = b.args->queries;
+  int i = 0;
+  for (; count - i >= 4; i += 4) QueryTile<4, kCopy, kType>(b, i);
+  if (count - i == 3) QueryTile<3, kCopy, kType>(b, i);
+  if (count - i == 2) QueryTile<2, kCopy, kType>(b, i);
+  if (count - i == 1) QueryTile<1, kCopy, kType>(b, i);
+}
+
+template <DType kType>
+void Attend(const Block& b) {
+  if (b.args->queries <= 4) {
+    AllQueries<false, kType>(b);
+    return;
+  }
+  WidenValues<kType>(b);
+  AllQueries<true, DType::kF32>(b);
+}
+
+}  // namespace
+
+void AttentionBlock(const AttentionBlockArgs& args) {
+  const AttentionShape& shape = *args.shape;
+  Block b;
+  b.args = &args;
+  b.keys = args.scratch;
+  b.values = b.keys + kBlock * shape.head_dim;
+  b.scores = b.values + kBlock * shape.head_dim;
+  b.vectors = (args.positions + kLanes - 1) / kLanes;
+  b.stride = static_cast<int64_t>(shape.kv_heads) * shape.head_dim;
+  b.offset = static_cast<int64_t>(args.kv_head) * shape.head_dim;
+  TransposeKeys(b);
+  switch (shape.kv_type) {
+    case DType::kF32: return Attend<DType::kF32>(b);
+    case DType::kF16: return Attend<DType::kF16>(b);
+    case DType::kBf16: return Attend<DType::kBf16>(b);
+  }
+}
+
+void AttentionMerge(const float* partial, int64_t head_dim, float* running) {
+  const float low = -__builtin_inff();
+  const float block_max = partial[head_dim];
+  const float old_max = running[head_dim];
+  if (block_max == low) return;
+  if (old_max == low) {
+    __builtin_memcpy(running, partial, static_cast<size_t>(head_dim + 2) * 4);
+    return;
+  }
+  const float top = old_max > block_max ? old_max : block_max;
+  const VF old_scale = Exp(Set(old_max - top));
+  const VF block_scale = Exp(Set(block_max - top));
+  for (int64_t d = 0; d < head_dim; d += kLanes) {
+    Store(running + d, Fma(Load(partial + d), block_scale, Mul(Load(running + d), old_scale)));
+  }
+  float lane[2][kLanes];
+  Store(lane[0], old_scale);
+  Store(lane[1], block_scale);
+  running[head_dim] = top;
+  running[head_dim + 1] = running[head_dim + 1] * lane[0][0] + partial[head_dim + 1] * lane[1][0];
+}
+
+void AttentionFinish(const float* running, int64_t head_dim, float* out) {
+  const float sum = running[head_dim + 1];
+  const VF inverse = Set(sum > 0 ? 1.0f / sum : 0.0f);
+  for (int64_t d = 0; d < head_dim; d += kLanes) Store(out + d, Mul(Load(running + d), inverse));
+}
+
+}  // namespace sgl::SGL_ISA

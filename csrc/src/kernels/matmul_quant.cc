@@ -1,0 +1,168 @@
+// Quantised matmul: int8 activations x 4- to 8-bit weights, exact integer dots per group, float32
+// accumulation over groups in ascending order of k.
+#include "kernels/table.h"
+
+namespace sgl::SGL_ISA {
+namespace {
+
+template <int kBits>
+SGL_INLINE void Unpack(const uint8_t* p, WV* w) {
+  constexpr int kVec = kLanes * 4;
+  if (kBits == 8) {
+#pragma GCC unroll 8
+    for (int q = 0; q < 8; ++q) w[q] = EightBits(LoadBytes(p + q * kVec));
+    return;
+  }
+#pragma GCC unroll 4
+  for (int v = 0; v < 4; ++v) {
+    const WV bytes = LoadBytes(p + v * kVec);
+    w[v] = LowNibbles(bytes);
+    w[v + 4] = HighNibbles(bytes);
+  }
+  if (kBits == 5) {
+    const WV h = LoadBytes(p + 4 * kVec);
+    w[0] = OrBits<4, 0x10>(w[0], h);
+    w[1] = OrBits<3, 0x10>(w[1], h);
+    w[2] = OrBits<2, 0x10>(w[2], h);
+    w[3] = OrBits<1, 0x10>(w[3], h);
+    w[4] = OrBits<0, 0x10>(w[4], h);
+    w[5] = OrBits<-1, 0x10>(w[5], h);
+    w[6] = OrBits<-2, 0x10>(w[6], h);
+    w[7] = OrBits<-3, 0x10>(w[7], h);
+  }
+  if (kBits == 6) {
+#pragma GCC unroll 2
+    for (int half = 0; half < 2; ++half) {
+      const WV h = LoadBytes(p + (4 + half) * kVec);
+      w[4 * half] = OrBits<4, 0x30>(w[4 * half], h);
+      w[4 * half + 1] = OrBits<2, 0x30>(w[4 * half + 1], h);
+      w[4 * half + 2] = OrBits<0, 0x30>(w[4 * half + 2], h);
+      w[4 * half + 3] = OrBits<-2, 0x30>(w[4 * half + 3], h);
+    }
+  }
+}
+
+// Scale or minimum number `index` (in units of kLanes) of a tile's scale plane.
+template <bool kWide>
+SGL_INLINE VF LoadScale(const uint8_t* plane, int64_t index) {
+  if (kWide) return Load(reinterpret_cast<const float*>(plane) + index * kLanes);
+  return LoadHalf(reinterpret_cast<const uint16_t*>(plane) + index * kLanes);
+}
+
+// Format as compile-time numbers.
+template <int kBits_, int kGroupSize, int kZeroLog2, bool kMin_, bool kWide_>
+struct Fmt {
+  static constexpr int kBits = kBits_;
+  static constexpr bool kFine = kGroupSize == 16;
+  static constexpr int kZero = kBits == 8 ? kEightBitZeroLog2 : kZeroLog2;
+  static constexpr bool kMin = kMin_;
+  static constexpr bool kWide = kWide_;
+};
+
+// -sum(q) * zero point, the start of an integer dot.
+template <class F>
+SGL_INLINE VI ZeroStart(int32_t neg_sum) {
+  if (F::kZero < 0) return SetI(0);
+  return ShiftLeft<(F::kZero < 0 ? 0 : F::kZero)>(SetI(neg_sum));
+}
+
+// One group of 32 with one scale per feature.
+template <class F>
+SGL_INLINE VF GroupOf32(VF acc, const WV* w, VF scale, VF min, const QBlock& x) {
+  const VI dot = Dot<F::kBits, 0, 8>(ZeroStart<F>(x.neg_sum), w, x.q);
+  acc = Fma(Mul(ToFloat(dot), scale), Set(x.scale), acc);
+  return F::kMin ? Fma(min, Set(x.scaled_sum), acc) : acc;
+}
+
+// Two groups of 16: integer dots apart, joined in float.
+template <class F>
+SGL_INLINE VF GroupsOf16(VF acc, const WV* w, const VF* scale, const VF* min, const QBlock& x) {
+  const int32_t neg_hi = x.neg_sum - x.neg_sum_lo;
+  const VI lo = Dot<F::kBits, 0, 4>(ZeroStart<F>(x.neg_sum_lo), w, x.q);
+  const VI hi = Dot<F::kBits, 4, 4>(ZeroStart<F>(neg_hi), w, x.q);
+  VF sum = Mul(ToFloat(lo), scale[0]);
+  sum = Fma(ToFloat(hi), scale[1], sum);
+  if (F::kMin) {
+    sum = Fma(min[0], Set(static_cast<float>(-x.neg_sum_lo)), sum);
+    sum = Fma(min[1], Set(static_cast<float>(-neg_hi)), sum);
+  }
+  return Fma(sum, Set(x.scale), acc);
+}
+
+template <class F, int kRows>
+SGL_INLINE void Tile(const uint8_t* quants, const uint8_t* scales, const QBlock* x, int64_t stride,
+                     int64_t groups, VF* acc) {
+#pragma GCC unroll 16
+  for (int r = 0; r < kRows; ++r) acc[r] = Zero();
+  for (int64_t g = 0; g < groups; ++g) {
+    WV w[8];
+    Unpack<F::kBits>(quants + g * (kLanes * 4 * F::kBits), w);
+    if constexpr (F::kFine) {
+      constexpr int kStep = F::kMin ? 2 : 1;
+      const VF scale[2] = {LoadScale<F::kWide>(scales, 2 * g * kStep),
+                           LoadScale<F::kWide>(scales, (2 * g + 1) * kStep)};
+      VF min[2] = {};
+      if (F::kMin) {
+        min[0] = LoadScale<F::kWide>(scales, 2 * g * kStep + 1);
+        min[1] = LoadScale<F::kWide>(scales, (2 * g + 1) * kStep + 1);
+      }
+#pragma GCC unroll 16
+      for (int r = 0; r < kRows; ++r) {
+        acc[r] = GroupsOf16<F>(acc[r], w, scale, min, x[r * stride + g]);
+      }
+    } else {
+      const VF scale = LoadScale<F::kWide>(scales, F::kMin ? 2 * g : g);
+      const VF min = F::kMin ? LoadScale<F::kWide>(scales, 2 * g + 1) : Zero();
+#pragma GCC unroll 16
+      for (int r = 0; r < kRows; ++r) {
+        acc[r] = GroupOf32<F>(acc[r], w, scale, min, x[r * stride + g]);
+      }
+    }
+  }
+}
+
+template <class F, int kRows>
+void Rows(const MatmulArgs& a, const uint8_t* tile_data, int64_t row, int64_t feature) {
+  const PackedWeight& w = *a.w;
+  const QBlock* x = static_cast<const QBlock*>(a.x) + row * a.x_stride;
+  VF acc[kRows];
+  Tile<F, kRows>(tile_data, tile_data + w.scale_offset, x, a.x_stride, w.k / 32, acc);
+#pragma GCC unroll 16
+  for (int r = 0; r < kRows; ++r) WriteTile(a, row + r, feature, acc[r]);
+}
+
+template <class F>
+void Matmul(const MatmulArgs& a, int64_t row_begin, int64_t row_end, int64_t tile_begin,
+            int64_t tile_end) {
+  for (int64_t tile = tile_begin; tile < tile_end; ++tile) {
+    const uint8_t* data = a.w->data + tile * a.w->tile_bytes;
+    const int64_t feature = tile * kLanes;
+    int64_t row = row_begin;
+    if (kRowTile >= 8) {
+      for (; row_end - row >= 8; row += 8) Rows<F, kRowTile >= 8 ? 8 : 1>(a, data, row, feature);
+    }
+    for (; row_end - row >= 4; row += 4) Rows<F, 4>(a, data, row, feature);
+    for (; row_end - row >= 2; row += 2) Rows<F, 2>(a, data, row, feature);
+    if (row < row_end) Rows<F, 1>(a, data, row, feature);
+  }
+}
+
+}  // namespace
+
+void MatmulQuant(const MatmulArgs& a, int64_t r0, int64_t r1, int64_t t0, int64_t t1) {
+  switch (a.w->format) {
+    case Format::kQ4_0: return Matmul<Fmt<4, 32, 3, false, false>>(a, r0, r1, t0, t1);
+    case Format::kQ4_1: return Matmul<Fmt<4, 32, -1, true, false>>(a, r0, r1, t0, t1);
+    case Format::kQ5_0: return Matmul<Fmt<5, 32, 4, false, false>>(a, r0, r1, t0, t1);
+    case Format::kQ5_1: return Matmul<Fmt<5, 32, -1, true, false>>(a, r0, r1, t0, t1);
+    case Format::kQ8_0: return Matmul<Fmt<8, 32, 7, false, false>>(a, r0, r1, t0, t1);
+    case Format::kQ2K: return Matmul<Fmt<4, 16, -1, true, true>>(a, r0, r1, t0, t1);
+    case Format::kQ3K: return Matmul<Fmt<4, 16, 2, false, true>>(a, r0, r1, t0, t1);
+    case Format::kQ4K: return Matmul<Fmt<4, 32, -1, true, true>>(a, r0, r1, t0, t1);
+    case Format::kQ5K: return Matmul<Fmt<5, 32, -1, true, true>>(a, r0, r1, t0, t1);
+    case Format::kQ6K: return Matmul<Fmt<6, 16, 5, false, true>>(a, r0, r1, t0, t1);
+    default: return;
+  }
+}
+
+}  // namespace sgl::SGL_ISA

@@ -1,0 +1,143 @@
+// AVX2 + FMA + F16C: 8 floats, vpmaddubsw.
+#pragma once
+
+#include <immintrin.h>
+
+#include <cstdint>
+
+#define SGL_INLINE static inline __attribute__((always_inline))
+
+namespace sgl::SGL_ISA {
+
+constexpr int kLanes = 8;
+constexpr int kRowTile = 8;
+using VF = __m256;
+using VI = __m256i;
+using WV = __m256i;
+
+SGL_INLINE VF Load(const float* p) { return _mm256_loadu_ps(p); }
+SGL_INLINE void Store(float* p, VF v) { _mm256_storeu_ps(p, v); }
+SGL_INLINE VF Set(float f) { return _mm256_set1_ps(f); }
+SGL_INLINE VF Zero() { return _mm256_setzero_ps(); }
+SGL_INLINE VF Add(VF a, VF b) { return _mm256_add_ps(a, b); }
+SGL_INLINE VF Sub(VF a, VF b) { return _mm256_sub_ps(a, b); }
+SGL_INLINE VF Mul(VF a, VF b) { return _mm256_mul_ps(a, b); }
+SGL_INLINE VF Div(VF a, VF b) { return _mm256_div_ps(a, b); }
+SGL_INLINE VF Max(VF a, VF b) { return _mm256_max_ps(a, b); }
+SGL_INLINE VF Min(VF a, VF b) { return _mm256_min_ps(a, b); }
+SGL_INLINE VF Abs(VF a) { return _mm256_andnot_ps(_mm256_set1_ps(-0.0f), a); }
+SGL_INLINE VF Fma(VF a, VF b, VF c) { return _mm256_fmadd_ps(a, b, c); }
+SGL_INLINE VI ToInt(VF a) { return _mm256_cvtps_epi32(a); }
+SGL_INLINE VF ToFloat(VI a) { return _mm256_cvtepi32_ps(a); }
+SGL_INLINE VI SetI(int32_t i) { return _mm256_set1_epi32(i); }
+SGL_INLINE VI AddI(VI a, VI b) { return _mm256_add_epi32(a, b); }
+template <int kBits>
+SGL_INLINE VI ShiftLeft(VI a) {
+  return _mm256_slli_epi32(a, kBits);
+}
+SGL_INLINE VF AsFloat(VI a) { return _mm256_castsi256_ps(a); }
+SGL_INLINE bool AnyGreater(VF a, VF b) {
+  return _mm256_movemask_ps(_mm256_cmp_ps(a, b, _CMP_GT_OQ)) != 0;
+}
+SGL_INLINE VF Window(VF v, int begin, int end, float fill) {
+  const __m256i lane = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+  const __m256i keep = _mm256_andnot_si256(_mm256_cmpgt_epi32(SetI(begin), lane),
+                                           _mm256_cmpgt_epi32(SetI(end), lane));
+  return _mm256_blendv_ps(Set(fill), v, AsFloat(keep));
+}
+SGL_INLINE VF LoadHalf(const uint16_t* p) {
+  return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+}
+SGL_INLINE VF LoadBf16(const uint16_t* p) {
+  const __m128i h = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
+  return AsFloat(_mm256_slli_epi32(_mm256_cvtepu16_epi32(h), 16));
+}
+SGL_INLINE void StoreHalf(uint16_t* p, VF v) {
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(p),
+                   _mm256_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+}
+SGL_INLINE void StoreI8(int8_t* p, VI v) {
+  const __m128i words = _mm_packs_epi32(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1));
+  _mm_storel_epi64(reinterpret_cast<__m128i*>(p), _mm_packs_epi16(words, words));
+}
+
+// ---- integer dot products over groups of 32 ----
+
+SGL_INLINE WV LoadBytes(const uint8_t* p) {
+  return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
+}
+SGL_INLINE WV LowNibbles(WV v) { return _mm256_and_si256(v, _mm256_set1_epi8(0xf)); }
+SGL_INLINE WV HighNibbles(WV v) { return LowNibbles(_mm256_srli_epi16(v, 4)); }
+template <int kShift, int kMask>
+SGL_INLINE WV OrBits(WV base, WV v) {
+  const WV moved = kShift >= 0 ? _mm256_slli_epi16(v, kShift >= 0 ? kShift : 0)
+                               : _mm256_srli_epi16(v, kShift < 0 ? -kShift : 0);
+  return _mm256_or_si256(base, _mm256_and_si256(moved, _mm256_set1_epi8(kMask)));
+}
+SGL_INLINE WV EightBits(WV v) { return v; }
+constexpr int kEightBitZeroLog2 = -1;
+
+// vpmaddubsw saturates at 2^15: with q < 2^kBits and |a| <= 127 this many of its results fit a
+// 16-bit lane before they must be widened (4 bit 8, 5 bit 4, 6 bit 2).
+template <int kBits>
+constexpr int kPile = kBits == 4 ? 8 : kBits == 5 ? 4 : kBits == 6 ? 2 : 1;
+
+SGL_INLINE WV BroadcastQuad(const int8_t* a) {
+  int32_t quad;
+  __builtin_memcpy(&quad, a, 4);
+  return _mm256_set1_epi32(quad);
+}
+
+template <int kBits, int kFirst, int kCount>
+SGL_INLINE VI Dot(VI init, const WV* w, const int8_t* a) {
+  const __m256i ones = _mm256_set1_epi16(1);
+  VI sum = init;
+  constexpr int kStep = kPile<kBits> < kCount ? kPile<kBits> : kCount;
+#pragma GCC unroll 8
+  for (int q = kFirst; q < kFirst + kCount; q += kStep) {
+    __m256i pile;
+#pragma GCC unroll 8
+    for (int i = 0; i < kStep; ++i) {
+      const __m256i quad = BroadcastQuad(a + 4 * (q + i));
+      // Signed weights: move their sign to the activations; 128 * 127 * 2 still fits.
+      const __m256i part = kBits == 8 ? _mm256_maddubs_epi16(_mm256_abs_epi8(w[q + i]),
+                                                             _mm256_sign_epi8(quad, w[q + i]))
+                                      : _mm256_maddubs_epi16(w[q + i], quad);
+      pile = i == 0 ? part : _mm256_add_epi16(pile, part);
+    }
+    sum = _mm256_add_epi32(sum, _mm256_madd_epi16(pile, ones));
+  }
+  return sum;
+}
+
+template <bool kHalf>
+SGL_INLINE void Transpose2Byte(const uint16_t* const* rows, int count, float* out, int stride) {
+  for (int d = 0; d < count; d += 8) {
+    __m256 r[8];
+    __m256 t[8];
+#pragma GCC unroll 8
+    for (int i = 0; i < 8; ++i) r[i] = kHalf ? LoadHalf(rows[i] + d) : LoadBf16(rows[i] + d);
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; ++i) {
+      t[2 * i] = _mm256_unpacklo_ps(r[2 * i], r[2 * i + 1]);
+      t[2 * i + 1] = _mm256_unpackhi_ps(r[2 * i], r[2 * i + 1]);
+    }
+#pragma GCC unroll 2
+    for (int i = 0; i < 2; ++i) {
+#pragma GCC unroll 2
+      for (int j = 0; j < 2; ++j) {
+        const __m256 a = t[4 * i + j];
+        const __m256 b = t[4 * i + 2 + j];
+        r[4 * i + 2 * j] = _mm256_shuffle_ps(a, b, 0x44);
+        r[4 * i + 2 * j + 1] = _mm256_shuffle_ps(a, b, 0xee);
+      }
+    }
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; ++i) {
+      Store(out + (d + i) * stride, _mm256_permute2f128_ps(r[i], r[4 + i], 0x20));
+      Store(out + (d + 4 + i) * stride, _mm256_permute2f128_ps(r[i], r[4 + i], 0x31));
+    }
+  }
+}
+
+}  // namespace sgl::SGL_ISA

@@ -1,0 +1,148 @@
+// AVX-512 F/BW/VL/DQ + VNNI: 16 floats, vpdpbusd.
+#pragma once
+
+#include <immintrin.h>
+
+#include <cstdint>
+
+#define SGL_INLINE static inline __attribute__((always_inline))
+
+namespace sgl::SGL_ISA {
+
+constexpr int kLanes = 16;
+constexpr int kRowTile = 8;  // rows of the widest matmul tile
+using VF = __m512;
+using VI = __m512i;
+using WV = __m512i;  // kLanes * 4 bytes of weights
+
+SGL_INLINE VF Load(const float* p) { return _mm512_loadu_ps(p); }
+SGL_INLINE void Store(float* p, VF v) { _mm512_storeu_ps(p, v); }
+SGL_INLINE VF Set(float f) { return _mm512_set1_ps(f); }
+SGL_INLINE VF Zero() { return _mm512_setzero_ps(); }
+SGL_INLINE VF Add(VF a, VF b) { return _mm512_add_ps(a, b); }
+SGL_INLINE VF Sub(VF a, VF b) { return _mm512_sub_ps(a, b); }
+SGL_INLINE VF Mul(VF a, VF b) { return _mm512_mul_ps(a, b); }
+SGL_INLINE VF Div(VF a, VF b) { return _mm512_div_ps(a, b); }
+SGL_INLINE VF Max(VF a, VF b) { return _mm512_max_ps(a, b); }
+SGL_INLINE VF Min(VF a, VF b) { return _mm512_min_ps(a, b); }
+SGL_INLINE VF Abs(VF a) { return _mm512_abs_ps(a); }
+SGL_INLINE VF Fma(VF a, VF b, VF c) { return _mm512_fmadd_ps(a, b, c); }
+SGL_INLINE VI ToInt(VF a) { return _mm512_cvtps_epi32(a); }
+SGL_INLINE VF ToFloat(VI a) { return _mm512_cvtepi32_ps(a); }
+SGL_INLINE VI SetI(int32_t i) { return _mm512_set1_epi32(i); }
+SGL_INLINE VI AddI(VI a, VI b) { return _mm512_add_epi32(a, b); }
+template <int kBits>
+SGL_INLINE VI ShiftLeft(VI a) {
+  return _mm512_slli_epi32(a, kBits);
+}
+SGL_INLINE VF AsFloat(VI a) { return _mm512_castsi512_ps(a); }
+SGL_INLINE bool AnyGreater(VF a, VF b) { return _mm512_cmp_ps_mask(a, b, _CMP_GT_OQ) != 0; }
+// Lane i of v if begin <= i < end, else fill.
+SGL_INLINE VF Window(VF v, int begin, int end, float fill) {
+  const uint32_t below_end = end >= 16 ? 0xffffu : end <= 0 ? 0u : (1u << end) - 1;
+  const uint32_t below_begin = begin >= 16 ? 0xffffu : begin <= 0 ? 0u : (1u << begin) - 1;
+  return _mm512_mask_blend_ps(static_cast<__mmask16>(below_end & ~below_begin), Set(fill), v);
+}
+SGL_INLINE VF LoadHalf(const uint16_t* p) {
+  return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
+}
+SGL_INLINE VF LoadBf16(const uint16_t* p) {
+  const __m256i h = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
+  return AsFloat(_mm512_slli_epi32(_mm512_cvtepu16_epi32(h), 16));
+}
+SGL_INLINE void StoreHalf(uint16_t* p, VF v) {
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p),
+                      _mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+}
+SGL_INLINE void StoreI8(int8_t* p, VI v) {
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtepi32_epi8(v));
+}
+
+// ---- integer dot products over groups of 32 ----
+
+SGL_INLINE WV LoadBytes(const uint8_t* p) { return _mm512_loadu_si512(p); }
+SGL_INLINE WV LowNibbles(WV v) { return _mm512_and_si512(v, _mm512_set1_epi8(0xf)); }
+SGL_INLINE WV HighNibbles(WV v) { return LowNibbles(_mm512_srli_epi16(v, 4)); }
+// Bits of `v` moved left by kShift (right if negative), masked to kMask, put on top of `base`.
+template <int kShift, int kMask>
+SGL_INLINE WV OrBits(WV base, WV v) {
+  const WV moved = kShift >= 0 ? _mm512_slli_epi16(v, kShift >= 0 ? kShift : 0)
+                               : _mm512_srli_epi16(v, kShift < 0 ? -kShift : 0);
+  // base | (moved & mask)
+  return _mm512_ternarylogic_epi32(base, moved, _mm512_set1_epi8(kMask), 0xf8);
+}
+// Stored q - 128 as the unit wants it; the zero point that Dot then leaves in its result.
+SGL_INLINE WV EightBits(WV v) { return _mm512_xor_si512(v, _mm512_set1_epi8(-128)); }
+constexpr int kEightBitZeroLog2 = 7;
+
+// init + the dot products of quads [kFirst, kFirst + kCount) with 4 activations each, exact.
+template <int kBits, int kFirst, int kCount>
+SGL_INLINE VI Dot(VI init, const WV* w, const int8_t* a) {
+  VI even = init;
+  VI odd = _mm512_setzero_si512();
+#pragma GCC unroll 8
+  for (int q = kFirst; q < kFirst + kCount; ++q) {
+    int32_t quad;
+    __builtin_memcpy(&quad, a + 4 * q, 4);
+    if (q % 2 == 0) {
+      even = _mm512_dpbusd_epi32(even, w[q], _mm512_set1_epi32(quad));
+    } else {
+      odd = _mm512_dpbusd_epi32(odd, w[q], _mm512_set1_epi32(quad));
+    }
+  }
+  return _mm512_add_epi32(even, odd);
+}
+
+// ---- 16 x 16 transpose of 16-bit elements: out[d] holds element d of 16 rows ----
+SGL_INLINE void Transpose16(__m256i* r) {
+  __m256i t[16];
+#pragma GCC unroll 8
+  for (int i = 0; i < 8; ++i) {
+    t[2 * i] = _mm256_unpacklo_epi16(r[2 * i], r[2 * i + 1]);
+    t[2 * i + 1] = _mm256_unpackhi_epi16(r[2 * i], r[2 * i + 1]);
+  }
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; ++i) {
+#pragma GCC unroll 2
+    for (int j = 0; j < 2; ++j) {
+      r[4 * i + 2 * j] = _mm256_unpacklo_epi32(t[4 * i + j], t[4 * i + 2 + j]);
+      r[4 * i + 2 * j + 1] = _mm256_unpackhi_epi32(t[4 * i + j], t[4 * i + 2 + j]);
+    }
+  }
+#pragma GCC unroll 2
+  for (int i = 0; i < 2; ++i) {
+#pragma GCC unroll 4
+    for (int j = 0; j < 4; ++j) {
+      t[8 * i + 2 * j] = _mm256_unpacklo_epi64(r[8 * i + j], r[8 * i + 4 + j]);
+      t[8 * i + 2 * j + 1] = _mm256_unpackhi_epi64(r[8 * i + j], r[8 * i + 4 + j]);
+    }
+  }
+#pragma GCC unroll 8
+  for (int j = 0; j < 8; ++j) {
+    r[j] = _mm256_permute2x128_si256(t[j], t[8 + j], 0x20);
+    r[8 + j] = _mm256_permute2x128_si256(t[j], t[8 + j], 0x31);
+  }
+}
+
+// Writes out[d * stride + lane] = rows[lane][d] for kLanes rows and d in [0, count), count % 8 == 0.
+template <bool kHalf>
+SGL_INLINE void Transpose2Byte(const uint16_t* const* rows, int count, float* out, int stride) {
+  for (int d = 0; d < count; d += 16) {
+    __m256i r[16];
+    const bool full = count - d >= 16;
+#pragma GCC unroll 16
+    for (int i = 0; i < 16; ++i) {
+      const auto* p = reinterpret_cast<const __m256i*>(rows[i] + d);
+      r[i] = full ? _mm256_loadu_si256(p) : _mm256_castsi128_si256(_mm_loadu_si128((__m128i*)p));
+    }
+    Transpose16(r);
+    const int n = full ? 16 : 8;
+    for (int i = 0; i < n; ++i) {
+      const __m512 f = kHalf ? _mm512_cvtph_ps(r[i])
+                             : AsFloat(_mm512_slli_epi32(_mm512_cvtepu16_epi32(r[i]), 16));
+      Store(out + (d + i) * stride, f);
+    }
+  }
+}
+
+}  // namespace sgl::SGL_ISA

@@ -1,0 +1,157 @@
+// GCC vector extensions, no instruction set assumed: 8 floats. With NEON + dotprod (aarch64) the
+// fused multiply-add and the integer dot product use the unit; the rest is the compiler's.
+#pragma once
+
+#include <cstdint>
+
+#include "../half.h"
+#if defined(SGL_NEON)
+#include <arm_neon.h>
+#endif
+
+#define SGL_INLINE static inline __attribute__((always_inline))
+
+namespace sgl::SGL_ISA {
+
+constexpr int kLanes = 8;
+constexpr int kRowTile = 4;
+typedef float VF __attribute__((vector_size(32)));
+typedef int32_t VI __attribute__((vector_size(32)));
+typedef uint8_t WV __attribute__((vector_size(32)));
+
+SGL_INLINE VF Load(const float* p) {
+  VF v;
+  __builtin_memcpy(&v, p, 32);
+  return v;
+}
+SGL_INLINE void Store(float* p, VF v) { __builtin_memcpy(p, &v, 32); }
+SGL_INLINE VF Set(float f) { return VF{f, f, f, f, f, f, f, f}; }
+SGL_INLINE VF Zero() { return VF{}; }
+SGL_INLINE VF Add(VF a, VF b) { return a + b; }
+SGL_INLINE VF Sub(VF a, VF b) { return a - b; }
+SGL_INLINE VF Mul(VF a, VF b) { return a * b; }
+SGL_INLINE VF Div(VF a, VF b) { return a / b; }
+SGL_INLINE VF Max(VF a, VF b) { return a > b ? a : b; }
+SGL_INLINE VF Min(VF a, VF b) { return a < b ? a : b; }
+SGL_INLINE VF AsFloat(VI a) { return reinterpret_cast<VF>(a); }
+SGL_INLINE VF Abs(VF a) { return AsFloat(reinterpret_cast<VI>(a) & 0x7fffffff); }
+#if defined(SGL_NEON)
+SGL_INLINE VF Fma(VF a, VF b, VF c) {
+  struct Pair {
+    float32x4_t lo, hi;
+  };
+  Pair x, y, z;
+  __builtin_memcpy(&x, &a, 32);
+  __builtin_memcpy(&y, &b, 32);
+  __builtin_memcpy(&z, &c, 32);
+  z.lo = vfmaq_f32(z.lo, x.lo, y.lo);
+  z.hi = vfmaq_f32(z.hi, x.hi, y.hi);
+  __builtin_memcpy(&c, &z, 32);
+  return c;
+}
+#else
+SGL_INLINE VF Fma(VF a, VF b, VF c) { return a * b + c; }
+#endif
+SGL_INLINE VI ToInt(VF a) {
+  // Adding 1.5 * 2^23 rounds to nearest even; |a| < 2^22 in all uses.
+  const VF magic = Set(12582912.0f);
+  return reinterpret_cast<VI>(a + magic) - 0x4b400000;
+}
+SGL_INLINE VF ToFloat(VI a) { return __builtin_convertvector(a, VF); }
+SGL_INLINE VI SetI(int32_t i) { return VI{i, i, i, i, i, i, i, i}; }
+SGL_INLINE VI AddI(VI a, VI b) { return a + b; }
+template <int kBits>
+SGL_INLINE VI ShiftLeft(VI a) {
+  return a << kBits;
+}
+SGL_INLINE bool AnyGreater(VF a, VF b) {
+  const VI m = a > b;
+  int32_t any = 0;
+  for (int i = 0; i < kLanes; ++i) any |= m[i];
+  return any != 0;
+}
+SGL_INLINE VF Window(VF v, int begin, int end, float fill) {
+  const VI lane = {0, 1, 2, 3, 4, 5, 6, 7};
+  return ((lane >= begin) & (lane < end)) ? v : Set(fill);
+}
+SGL_INLINE VF LoadHalf(const uint16_t* p) {
+  VF v;
+  for (int i = 0; i < kLanes; ++i) v[i] = HalfToFloat(p[i]);
+  return v;
+}
+SGL_INLINE VF LoadBf16(const uint16_t* p) {
+  VF v;
+  for (int i = 0; i < kLanes; ++i) v[i] = Bf16ToFloat(p[i]);
+  return v;
+}
+SGL_INLINE void StoreHalf(uint16_t* p, VF v) {
+  for (int i = 0; i < kLanes; ++i) p[i] = FloatToHalf(v[i]);
+}
+SGL_INLINE void StoreI8(int8_t* p, VI v) {
+  for (int i = 0; i < kLanes; ++i) p[i] = static_cast<int8_t>(v[i]);
+}
+
+// ---- integer dot products over groups of 32 ----
+
+SGL_INLINE WV LoadBytes(const uint8_t* p) {
+  WV v;
+  __builtin_memcpy(&v, p, 32);
+  return v;
+}
+SGL_INLINE WV LowNibbles(WV v) { return v & 0xf; }
+SGL_INLINE WV HighNibbles(WV v) { return v >> 4; }
+template <int kShift, int kMask>
+SGL_INLINE WV OrBits(WV base, WV v) {
+  const WV moved = kShift >= 0 ? v << (kShift >= 0 ? kShift : 0) : v >> (kShift < 0 ? -kShift : 0);
+  return base | (moved & static_cast<uint8_t>(kMask));
+}
+SGL_INLINE WV EightBits(WV v) { return v; }
+constexpr int kEightBitZeroLog2 = -1;
+
+template <int kBits, int kFirst, int kCount>
+SGL_INLINE VI Dot(VI init, const WV* w, const int8_t* a) {
+#if defined(SGL_NEON)
+  struct Pair {
+    int32x4_t lo, hi;
+  };
+  struct Bytes {
+    int8x16_t lo, hi;
+  };
+  Pair sum;
+  __builtin_memcpy(&sum, &init, 32);
+#pragma GCC unroll 8
+  for (int q = kFirst; q < kFirst + kCount; ++q) {
+    int32_t quad;
+    Bytes b;
+    __builtin_memcpy(&quad, a + 4 * q, 4);
+    __builtin_memcpy(&b, &w[q], 32);
+    const int8x16_t x = vreinterpretq_s8_s32(vdupq_n_s32(quad));
+    sum.lo = vdotq_s32(sum.lo, b.lo, x);
+    sum.hi = vdotq_s32(sum.hi, b.hi, x);
+  }
+  __builtin_memcpy(&init, &sum, 32);
+  return init;
+#else
+  // All stored integers fit int8: 4 to 6 bits are below 64, 8 bits are signed.
+  for (int q = kFirst; q < kFirst + kCount; ++q) {
+    const int8_t* x = a + 4 * q;
+    int8_t b[32];
+    __builtin_memcpy(b, &w[q], 32);
+    for (int c = 0; c < kLanes; ++c) {
+      init[c] += b[4 * c] * x[0] + b[4 * c + 1] * x[1] + b[4 * c + 2] * x[2] + b[4 * c + 3] * x[3];
+    }
+  }
+  return init;
+#endif
+}
+
+template <bool kHalf>
+SGL_INLINE void Transpose2Byte(const uint16_t* const* rows, int count, float* out, int stride) {
+  for (int d = 0; d < count; ++d) {
+    for (int i = 0; i < kLanes; ++i) {
+      out[d * stride + i] = kHalf ? HalfToFloat(rows[i][d]) : Bf16ToFloat(rows[i][d]);
+    }
+  }
+}
+
+}  // namespace sgl::SGL_ISA
