@@ -71,10 +71,21 @@ def native_api_error(error: InvalidRequest | RequestAborted) -> ApiError:
     return http_error(error.status_code, str(error))
 
 
+_OPENAI_NAMES = (
+    ("max_new_tokens", "max_tokens"),
+    ("min_new_tokens", "min_tokens"),
+    ("sampling_seed", "seed"),
+    ("top_logprobs_num", "top_logprobs"),
+)
+
+
 def openai_api_error(error: InvalidRequest | RequestAborted) -> ApiError:
-    """The OpenAI family's answer to a refused or aborted request."""
+    """The OpenAI family's answer to a refused or aborted request; fields carry the names that its callers use."""
     if isinstance(error, InvalidRequest):
-        return openai_error(str(error))
+        message = str(error)
+        for native, name in _OPENAI_NAMES:
+            message = message.replace(native, name)
+        return openai_error(message)
     return http_error(error.status_code, str(error))
 
 

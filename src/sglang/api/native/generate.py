@@ -19,6 +19,7 @@ from sglang.ipc.inputs import GenerateReqInput
 
 if TYPE_CHECKING:
     from sglang.processes.tokenizer.manager import TokenizerManager
+    from sglang.processes.tokenizer.streams import RequestGroup
 
 router = APIRouter(tags=["native"])
 logger = logging.getLogger(__name__)
@@ -43,13 +44,10 @@ async def generate(request: Request) -> Response:
 
 async def _events(tm: TokenizerManager, obj: GenerateReqInput, incremental: bool) -> AsyncGenerator[bytes, None]:
     """One event a chunk; a refused request is an event too, since the headers have gone out."""
-    try:
-        group = await tm.submit(obj)
-    except (InvalidRequest, RequestAborted) as error:
-        yield _error_event(error) + DONE
-        return
+    group: RequestGroup | None = None
     finished = False
     try:
+        group = await tm.submit(obj)
         async for stream, _chunk in group.events():
             data = stream.result(incremental=incremental)
             if group.is_batch:
@@ -62,7 +60,7 @@ async def _events(tm: TokenizerManager, obj: GenerateReqInput, incremental: bool
         logger.exception("a /generate stream failed")
         yield _error_event(RequestAborted("Internal server error", 500))
     finally:
-        if not finished and not obj.background:
+        if group is not None and not finished and not obj.background:
             group.abort()
     yield DONE
 

@@ -24,7 +24,7 @@ router = APIRouter(tags=["openai"], responses=openai_responses())
 
 
 @router.post("/v1/tokenize", openapi_extra=body_doc(TokenizeRequest))
-@router.post("/tokenize", openapi_extra=body_doc(TokenizeRequest), include_in_schema=False)
+@router.post("/tokenize", openapi_extra=body_doc(TokenizeRequest))
 async def tokenize(request: Request) -> Response:
     """Token ids of a prompt, a list of prompts, or a rendered conversation."""
     body = await read_body(request, TokenizeRequest, json_only=True)
@@ -58,7 +58,7 @@ def _prompt(request: Request, body: TokenizeRequest) -> ChatPrompt:
 
 
 @router.post("/v1/detokenize", openapi_extra=body_doc(DetokenizeRequest))
-@router.post("/detokenize", openapi_extra=body_doc(DetokenizeRequest), include_in_schema=False)
+@router.post("/detokenize", openapi_extra=body_doc(DetokenizeRequest))
 async def detokenize(request: Request) -> Response:
     """Text of token ids, one list or several."""
     body = await read_body(request, DetokenizeRequest, json_only=True)
