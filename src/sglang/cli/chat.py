@@ -50,10 +50,9 @@ def answer_params(namespace: argparse.Namespace) -> dict[str, Any]:
 def open_source(url: str | None, args: ServerArgs) -> AbstractContextManager[Source]:
     """The server at ``url``, or else the model that ``args`` name."""
     # Loaded after the flags were checked: the engine brings tokenizer and socket libraries along.
-    sources = importlib.import_module("sglang.cli.sources")
-    opened: AbstractContextManager[Source]
-    opened = sources.open_server(url, args.api_key) if url else sources.open_engine(with_default_model(args))
-    return opened
+    from sglang.cli.sources import open_engine, open_server
+
+    return open_server(url, args.api_key) if url else open_engine(with_default_model(args))
 
 
 class Chat:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any, Protocol
+from collections.abc import Generator, Iterator
+from contextlib import closing, contextmanager
+from typing import Any, Protocol, cast
 
 import httpx
 
@@ -50,10 +50,12 @@ class EngineSource:
     def complete(self, prompt: str, params: dict[str, Any]) -> Iterator[str]:
         """Continue ``prompt`` as it stands."""
         shown = 0
-        for chunk in self._engine.generate(prompt, params, stream=True):
-            text = chunk["text"]
-            yield text[shown:]
-            shown = len(text)
+        chunks = cast("Generator[dict[str, Any], None, None]", self._engine.generate(prompt, params, stream=True))
+        with closing(chunks):
+            for chunk in chunks:
+                text = chunk["text"]
+                yield text[shown:]
+                shown = len(text)
 
 
 class ServerSource:
@@ -89,7 +91,8 @@ def _event_texts(lines: Iterator[str]) -> Iterator[str]:
 @contextmanager
 def open_engine(args: ServerArgs) -> Iterator[EngineSource]:
     """An engine for the duration of the block."""
-    with Engine(server_args=args) as engine:
+    # EngineSource reads the text so far in each chunk.
+    with Engine(server_args=args.replace(incremental_streaming_output=False)) as engine:
         yield EngineSource(engine)
 
 

@@ -148,7 +148,7 @@ def test_engine_stream_renders_the_template_and_yields_new_text_only() -> None:
 
 
 def test_engine_without_a_template_says_what_to_do() -> None:
-    with pytest.raises(SourceError, match="--chat-template FILE.jinja, or use --raw"):
+    with pytest.raises(SourceError, match=r"--chat-template FILE\.jinja, or use --raw"):
         list(EngineSource(FakeEngine(None)).stream([], {}))  # type: ignore[arg-type]
 
 

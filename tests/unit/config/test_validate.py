@@ -86,7 +86,7 @@ def test_tokenizer_workers_and_keys_exclude_each_other() -> None:
 
 
 def test_an_int_is_fine_where_a_float_is_wanted() -> None:
-    assert ServerArgs(watchdog_timeout=5).watchdog_timeout == 5
+    assert ServerArgs(schedule_conservativeness=2).schedule_conservativeness == 2
 
 
 def test_a_tuple_is_fine_where_a_list_is_wanted() -> None:

@@ -16,7 +16,7 @@ class KernelArgs:
     base_gpu_id: int = ignored(0, "first GPU")
     gpu_id_step: int = ignored(1, "distance between two GPUs")
     random_seed: int | None = flag(None, "seed of the draws of requests that bring none; default: random")
-    watchdog_timeout: float = flag(300.0, "seconds a step may take before the server gives up")
+    watchdog_timeout: float = ignored(300.0, "seconds a step may take before the server gives up")
     soft_watchdog_timeout: float | None = ignored(None, "seconds before a hanging step is reported")
     sleep_on_idle: bool = ignored(False, "sleep when idle (as this server always does)", harmless=[True])
     numa_node: list[int] | None = ignored(None, "NUMA nodes of the processes")
