@@ -64,6 +64,10 @@ class SchedulerConfig:
             raise ValueError(f"chunked_prefill_size must be positive or None, got {self.chunked_prefill_size}")
 
     @property
+    def has_timeouts(self) -> bool:
+        return self.waiting_timeout is not None or self.running_timeout is not None
+
+    @property
     def capacity(self) -> int:
         """Tokens that fit into the pool: whole pages only."""
         return self.num_slots - self.num_slots % self.page_size

@@ -64,6 +64,18 @@ class SchedulerCore:
         """Nobody waits and nobody holds memory."""
         return not self._live
 
+    def next_deadline(self) -> float | None:
+        """When the next request times out (time of the injected clock), should nothing happen before."""
+        config = self.config
+        due = []
+        for request in self._live.values() if config.has_timeouts else ():
+            if request.started_at is None:
+                if config.waiting_timeout is not None:
+                    due.append(request.enqueued_at + config.waiting_timeout)
+            elif config.running_timeout is not None:
+                due.append(request.started_at + config.running_timeout)
+        return min(due, default=None)
+
     @property
     def chunked(self) -> Request | None:
         """The request whose prompt is partly computed."""
@@ -311,10 +323,10 @@ class SchedulerCore:
         if length > config.max_req_input_len:
             text = f"the prompt has {length} tokens, the KV pool only {config.capacity}; raise --max-total-tokens"
             return abort_reason(text, 400, "BadRequestError")
-        if spec.priority is not None and config.abort_on_priority_when_disabled:
-            if not config.enable_priority_scheduling:
-                text = "the request has a priority, but priority scheduling is off (--enable-priority-scheduling)"
-                return abort_reason(text, 503, "ServiceUnavailableError")
+        unwanted = config.abort_on_priority_when_disabled and not config.enable_priority_scheduling
+        if unwanted and spec.priority is not None:
+            text = "the request has a priority, but priority scheduling is off (--enable-priority-scheduling)"
+            return abort_reason(text, 503, "ServiceUnavailableError")
         return None
 
     def _queue_is_full(self, request: Request) -> bool:
@@ -331,22 +343,22 @@ class SchedulerCore:
 
     def _expire(self) -> None:
         config = self.config
-        if config.waiting_timeout is None and config.running_timeout is None:
+        if not config.has_timeouts:
             return
         now = self._clock()
         for request in list(self._live.values()):
-            waits = self.waiting.get(request.rid) is request
             if request.started_at is None:
-                if config.waiting_timeout is not None and now - request.enqueued_at > config.waiting_timeout:
-                    text = f"the request waited longer than {config.waiting_timeout:g} s in the queue"
-                    self._end_waiting(request, abort_reason(text, 503, "ServiceUnavailableError"))
-            elif config.running_timeout is not None and now - request.started_at > config.running_timeout:
-                text = f"the request ran longer than {config.running_timeout:g} s"
-                reason = abort_reason(text, 503, "ServiceUnavailableError")
-                if waits:
-                    self._end_waiting(request, reason)
-                else:
-                    self._doom(request, reason)
+                if config.waiting_timeout is not None and now >= request.enqueued_at + config.waiting_timeout:
+                    self._time_out(request, f"the request waited longer than {config.waiting_timeout:g} s in the queue")
+            elif config.running_timeout is not None and now >= request.started_at + config.running_timeout:
+                self._time_out(request, f"the request ran longer than {config.running_timeout:g} s")
+
+    def _time_out(self, request: Request, text: str) -> None:
+        reason = abort_reason(text, 503, "ServiceUnavailableError")
+        if self.waiting.get(request.rid) is request:
+            self._end_waiting(request, reason)
+        else:
+            self._doom(request, reason)
 
     def _doom(self, request: Request, reason: FinishReason) -> None:
         if request.abort is None:

@@ -59,7 +59,7 @@ class RunningSet:
 
     def sync(self, memory: KVMemory) -> None:
         """Write the computed lengths back to the requests (the hot path keeps them in the array only)."""
-        for request, length in zip(self.requests, self.lens.tolist()):
+        for request, length in zip(self.requests, self.lens.tolist(), strict=True):
             memory.settle_length(request, length)
 
     def batch(self, memory: KVMemory) -> ForwardBatch | None:

@@ -51,7 +51,7 @@ class ArithmeticExecutor:
             tokens=tokens,
             logprobs=[
                 _entry(int(states[s.row][-1]), t, s.top_logprobs_num, s.token_ids_logprob) if s.return_logprob else None
-                for s, t in zip(batch.sample, tokens)
+                for s, t in zip(batch.sample, tokens, strict=True)
             ],
             prompt_logprobs=[
                 [
