@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 from fastapi import FastAPI
 from starlette.middleware.cors import CORSMiddleware
 
-from sglang.api.auth import AuthMiddleware
+from sglang.api.auth import AuthMiddleware, access_table
 from sglang.api.errors import add_error_handlers
 from sglang.api.lifecycle import Lifecycle
-from sglang.api.middleware import BodyLimitMiddleware, LifecycleMiddleware
+from sglang.api.middleware import MAX_BODY_BYTES, BodyLimitMiddleware, LifecycleMiddleware
 from sglang.api.native import control, generate, health, info, loads
 from sglang.api.openai import chat, completions, models, tokenize
 from sglang.api.openapi import build_document
@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from sglang.config.server_args import ServerArgs
     from sglang.processes.tokenizer.manager import TokenizerManager
 
-ROUTERS = (health, info, loads, generate, control, completions, chat, models, tokenize)
+FAMILIES = (generate, completions, chat, health, info, loads, control, models, tokenize)
+"""Modules with a ``router``; the busiest first, since routes are tried in order."""
 
 
 def create_app(tm: TokenizerManager, server_args: ServerArgs) -> FastAPI:
@@ -33,13 +34,12 @@ def create_app(tm: TokenizerManager, server_args: ServerArgs) -> FastAPI:
     app = FastAPI(
         title="sglang",
         version=__version__,
-        root_path=server_args.fastapi_root_path,
         openapi_url=None if no_docs else "/openapi.json",
     )
     app.state.tm = tm
     app.state.args = server_args
     app.state.lifecycle = Lifecycle()
-    for module in ROUTERS:
+    for module in FAMILIES:
         app.include_router(module.router)
     add_error_handlers(app)
     _add_layers(app, server_args)
@@ -49,8 +49,14 @@ def create_app(tm: TokenizerManager, server_args: ServerArgs) -> FastAPI:
 
 def _add_layers(app: FastAPI, server_args: ServerArgs) -> None:
     """Innermost first."""
-    app.add_middleware(BodyLimitMiddleware)
-    app.add_middleware(AuthMiddleware, api=app, api_key=server_args.api_key, admin_api_key=server_args.admin_api_key)
+    routes = [route for module in FAMILIES for route in module.router.routes]
+    app.add_middleware(BodyLimitMiddleware, limit=MAX_BODY_BYTES)
+    app.add_middleware(
+        AuthMiddleware,
+        table=access_table(routes),
+        api_key=server_args.api_key,
+        admin_api_key=server_args.admin_api_key,
+    )
     # Any page may read answers, but never with the user's cookies or certificates: keys travel in a header that the
     # page must know. Control routes are closed to foreign pages by AuthMiddleware.
     app.add_middleware(CORSMiddleware, allow_origins=["*"], allow_methods=["*"], allow_headers=["*"])

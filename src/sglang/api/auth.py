@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterable
 from enum import Enum
 from typing import Any, TypeVar
 
-from fastapi import FastAPI
 from starlette._utils import get_route_path
 from starlette.datastructures import Headers
 from starlette.routing import BaseRoute, Route
@@ -63,18 +62,19 @@ def access_table(routes: Iterable[BaseRoute]) -> dict[str, Access]:
 class AuthMiddleware:
     """Checks ``Authorization: Bearer <key>`` before anything else looks at the request."""
 
-    def __init__(self, app: ASGIApp, *, api: FastAPI, api_key: str | None, admin_api_key: str | None) -> None:
+    def __init__(
+        self, app: ASGIApp, *, table: dict[str, Access], api_key: str | None, admin_api_key: str | None
+    ) -> None:
         self.app = app
-        self._api = api
+        self._table = table
         self._api_key = api_key.encode() if api_key else None
         self._admin_key = admin_api_key.encode() if admin_api_key else None
-        self._table: dict[str, Access] | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] not in ("http", "websocket") or scope.get("method") == "OPTIONS":
             await self.app(scope, receive, send)
             return
-        access = self._access(scope)
+        access = self._table.get(get_route_path(scope), Access.NORMAL)
         headers = Headers(scope=scope)
         if not self._may_pass(access, headers):
             await self._refuse(401, "Unauthorized", scope, receive, send)
@@ -82,11 +82,6 @@ class AuthMiddleware:
             await self._refuse(403, "Forbidden", scope, receive, send)
         else:
             await self.app(scope, receive, send)
-
-    def _access(self, scope: Scope) -> Access:
-        if self._table is None:  # the routes are complete once the first request comes in
-            self._table = access_table(self._api.routes)
-        return self._table.get(get_route_path(scope), Access.NORMAL)
 
     def _key(self, access: Access) -> bytes | None:
         """The key a class asks for; None: open."""

@@ -59,7 +59,7 @@ def parse_json(raw: bytes) -> Any:
 
 def _deeper_than(data: Any, limit: int) -> bool:
     level: list[Any] = [data]
-    for _ in range(limit + 1):
+    for _ in range(limit):
         level = [item for parent in level for item in _children(parent) if isinstance(item, list | dict)]
         if not level:
             return False

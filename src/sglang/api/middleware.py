@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from starlette._utils import get_route_path
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from sglang.api.errors import error_object, http_error, json_response
@@ -23,7 +24,7 @@ class LifecycleMiddleware:
         self._lifecycle = lifecycle
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or scope["path"] in self.PROBES:
+        if scope["type"] != "http" or get_route_path(scope) in self.PROBES:
             await self.app(scope, receive, send)
             return
         if self._lifecycle.stopping:

@@ -85,6 +85,7 @@ def _bind(host: str, port: int) -> socket.socket:
 
 def _uvicorn_options(args: ServerArgs) -> dict[str, Any]:
     return {
+        "root_path": args.fastapi_root_path,
         "log_config": None,
         "lifespan": "off",
         "ws": "none",

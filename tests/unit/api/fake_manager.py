@@ -133,8 +133,11 @@ class FakeTokenizerManager:
             raise RequestAborted("the scheduler died", 503)
         if obj.text is None and obj.input_ids is None:
             raise InvalidRequest("give one of text, input_ids or input_embeds")
-        if not (obj.text or obj.input_ids):
+        prompt = obj.text if obj.input_ids is None else obj.input_ids
+        if not prompt or (isinstance(prompt, list) and [] in prompt):
             raise InvalidRequest("text: the prompt is empty")
+        if isinstance(obj.rid, list) and not obj.rid:
+            raise InvalidRequest("rid: one id a prompt is needed")
         if isinstance(params.get("temperature"), str):
             raise SchemaError('invalid type: string "hot", expected f64')
         if params.get("temperature", 1) < 0:
@@ -190,6 +193,11 @@ class FakeTokenizerManager:
 
     def _abort_stream(self, stream: RequestStream) -> None:
         self.aborted.append(stream.rid)
+
+    def deliver_one(self, text: str, token: int) -> None:
+        """One token for every stream of the last request."""
+        for stream in self._group.streams:
+            self._group.deliver(stream, Chunk(text, [token]))
 
     def finish_aborted(self) -> None:
         """What the scheduler would send for aborted streams."""

@@ -6,6 +6,7 @@ from typing import Any
 
 import httpx
 import pytest
+
 from unit.api.fake_manager import FakeTokenizerManager, Script
 from unit.api.sse import chunks
 

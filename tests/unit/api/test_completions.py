@@ -6,6 +6,7 @@ from typing import Any
 
 import httpx
 import pytest
+
 from unit.api.fake_manager import Script
 from unit.api.sse import chunks
 
@@ -122,7 +123,9 @@ async def test_stream_says_the_same_as_the_whole_answer(client: httpx.AsyncClien
 
 
 async def test_usage_comes_once_and_only_when_asked(client: httpx.AsyncClient) -> None:
-    asked = chunks((await client.post(URL, json={**ASK, "n": 2, "stream": True, "stream_options": {"include_usage": True}})).text)
+    asked = chunks(
+        (await client.post(URL, json={**ASK, "n": 2, "stream": True, "stream_options": {"include_usage": True}})).text
+    )
     assert asked[-1]["choices"] == []
     assert asked[-1]["usage"] == {
         "prompt_tokens": 3, "total_tokens": 9, "completion_tokens": 6, "reasoning_tokens": 0,

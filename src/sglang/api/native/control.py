@@ -19,7 +19,8 @@ router = APIRouter(tags=["control"], responses=control_responses())
 FLUSHED = "Cache flushed.\nA flush is done only while no request is running or waiting; the log has the details.\n"
 
 
-@router.api_route("/flush_cache", methods=["GET", "POST"], response_class=Response, responses=TEXT_200)
+@router.post("/flush_cache", response_class=Response, responses=TEXT_200)
+@router.get("/flush_cache", response_class=Response, responses=TEXT_200)
 @admin_optional
 async def flush_cache(
     request: Request,

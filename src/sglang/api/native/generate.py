@@ -25,12 +25,8 @@ router = APIRouter(tags=["native"])
 logger = logging.getLogger(__name__)
 
 
-@router.api_route(
-    "/generate",
-    methods=["POST", "PUT"],
-    responses=native_responses(stream=True),
-    openapi_extra=body_doc(GenerateRequest),
-)
+@router.post("/generate", responses=native_responses(stream=True), openapi_extra=body_doc(GenerateRequest))
+@router.put("/generate", responses=native_responses(stream=True), openapi_extra=body_doc(GenerateRequest))
 async def generate(request: Request) -> Response:
     """Generate from text or token ids: one prompt, a batch, or several samples of each."""
     obj = (await read_body(request, GenerateRequest)).to_input()

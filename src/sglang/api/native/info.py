@@ -15,7 +15,8 @@ router = APIRouter(tags=["info"], responses=info_responses())
 logger = logging.getLogger(__name__)
 
 
-@router.api_route("/", methods=["GET", "HEAD"])
+@router.get("/")
+@router.head("/", include_in_schema=False)
 async def root() -> Response:
     """A greeting for humans and simple checks."""
     return json_response("SGLang is running")
