@@ -78,9 +78,8 @@ class ModelExecutor:
         result = StepResult(tokens=[])
         if batch.sample:
             last = ends[[sample.row for sample in batch.sample]] - 1
-            # A pure decode step samples every row in order: no need to copy the states.
-            chosen = hidden if last.size == len(hidden) else hidden[torch.from_numpy(last)]
-            result.tokens, result.invalid, result.logprobs = self._sampler.sample(self._logits(chosen), batch.sample)
+            logits = self._logits(hidden[torch.from_numpy(last)])
+            result.tokens, result.invalid, result.logprobs = self._sampler.sample(logits, batch.sample)
         for request in batch.prompt_logprobs:
             first = int(ends[request.row] - batch.query_lens[request.row]) + request.offset
             states = hidden[first : first + len(request.targets)]

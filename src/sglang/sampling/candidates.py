@@ -34,13 +34,20 @@ def rank(shifted: FloatRow, weights: FloatRow, count: int, mass: float = math.in
     for cut in CUTS:
         ids = np.flatnonzero(shifted >= np.float32(cut))
         if ids.size >= count or cut < lowest or (mass < math.inf and _mass(weights, ids) > mass * MASS_SLACK):
-            return ids[_falling(shifted[ids])]
-    return _falling(shifted)
+            return _falling(shifted[ids], ids)
+    return _falling(shifted, np.arange(shifted.size))
 
 
 def _mass(weights: FloatRow, ids: IdArray) -> float:
     return float(weights[ids].sum(dtype=np.float64))
 
 
-def _falling(values: FloatRow) -> IdArray:
-    return np.argsort(-values, kind="stable")
+def _falling(shifted: FloatRow, ids: IdArray) -> IdArray:
+    """``ids`` by falling ``shifted``, equals by rising id.
+
+    Sorts one integer a token, distance from the maximum above and id below: several times as fast as a stable
+    argsort. The bits of floats that are not negative, read as integers, have the order of the floats.
+    """
+    keys = np.abs(shifted).view(np.uint32).astype(np.uint64) << np.uint64(32) | ids.astype(np.uint64)
+    keys.sort()
+    return (keys & np.uint64(0xFFFFFFFF)).astype(np.int64)

@@ -149,6 +149,14 @@ def test_a_step_may_sample_some_rows_only(executor: ModelExecutor) -> None:
     assert result.tokens == PARIS[:1]
 
 
+def test_tokens_come_in_the_order_of_the_sample_rows(executor: ModelExecutor) -> None:
+    rows = [(0, [28], 0), (1, [7], 0), (2, [504], 0)]
+    greedy = [sample_row(row, {"temperature": 0}, []) for row in range(3)]
+    tokens = step(executor, tables(), rows, greedy).tokens
+    assert len(set(tokens)) > 1
+    assert step(executor, tables(), rows, [greedy[2], greedy[0], greedy[1]]).tokens == [tokens[2], tokens[0], tokens[1]]
+
+
 def test_warm_up_leaves_no_trace(executor: ModelExecutor) -> None:
     before = generate(executor, [0, 1])
     executor.warm_up()
