@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from sglang.cache.prefix import Inserted, Location, Match, Namespace, Node, SlotArray, TokenArray
@@ -19,6 +21,9 @@ class NoSharing:
 
     def match(self, namespace: Namespace, key: TokenArray, limit: int) -> Match:
         return Match(_NO_SLOTS, None)
+
+    def count_hit(self, node: Node) -> None:
+        """Nothing is ever reused."""
 
     def locate(self, namespace: Namespace, key: TokenArray, limit: int) -> Location:
         return Location(0, [])
@@ -43,3 +48,6 @@ class NoSharing:
 
     def owned_slots(self) -> SlotArray:
         return _NO_SLOTS
+
+    def check(self, locked: Sequence[Node]) -> None:
+        """Nothing can be wrong."""

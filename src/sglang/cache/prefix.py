@@ -7,6 +7,7 @@ it is locked; whatever lies on the path from a locked node to the root is never 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -54,11 +55,15 @@ class PrefixCache(Protocol):
     """Tokens held that lie on a locked path."""
 
     def match(self, namespace: Namespace, key: TokenArray, limit: int) -> Match:
-        """Longest cached prefix of ``key[:limit]``, cut to whole pages; counts as a use of the entries."""
+        """Longest cached prefix of ``key[:limit]``, cut to whole pages. Its entries become the most recently used."""
+        ...
+
+    def count_hit(self, node: Node) -> None:
+        """The prefix that ends at ``node`` was really reused."""
         ...
 
     def locate(self, namespace: Namespace, key: TokenArray, limit: int) -> Location:
-        """As :meth:`match`, read only: no use is counted and no entry is split."""
+        """As :meth:`match`, read only: recency stays as it is and no entry is split."""
         ...
 
     def insert(self, namespace: Namespace, key: TokenArray, slots: SlotArray, priority: int = 0) -> Inserted:
@@ -87,4 +92,9 @@ class PrefixCache(Protocol):
 
     def owned_slots(self) -> SlotArray:
         """All slots that the cache owns (for invariant checks)."""
+        ...
+
+    def check(self, locked: Sequence[Node]) -> None:
+        """Raise AssertionError unless the entries are sound and exactly the paths of ``locked`` (one item a lock) are
+        protected."""
         ...

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import heapq
 import sys
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -66,6 +67,11 @@ class RadixCache:
         node, done = self._descend(root, self._whole_pages(key, limit))
         return Match(self.path_slots(node) if done else _NO_SLOTS, node)
 
+    def count_hit(self, node: RadixNode) -> None:
+        while node.parent is not None:
+            node.hits += 1
+            node = node.parent
+
     def locate(self, namespace: Namespace, key: TokenArray, limit: int) -> Location:
         key = self._whole_pages(key, limit)
         node = self._roots.get(namespace)
@@ -98,7 +104,7 @@ class RadixCache:
         if len(key) == 0:
             return Inserted(0, 0, self._nowhere)
         root = self._roots.get(namespace) or self._add_root(namespace)
-        node, already = self._descend(root, key, hit=False)
+        node, already = self._descend(root, key)
         if already < len(key):
             # copies: the caller's arrays are views of buffers that live on
             node = self._attach(node, key[already:].copy(), slots[already : len(key)].copy())
@@ -153,6 +159,29 @@ class RadixCache:
                 yield node
             stack.extend(node.children.values())
 
+    def check(self, locked: Sequence[RadixNode]) -> None:
+        expected: Counter[RadixNode] = Counter()
+        for node in locked:
+            walk: RadixNode | None = node
+            while walk is not None and walk.parent is not None:
+                expected[walk] += 1
+                walk = walk.parent
+        evictable = protected = 0
+        for node in self.nodes():
+            parent = node.parent
+            assert parent is not None
+            assert len(node.key) == len(node.slots) > 0, "an entry without tokens, or with too few slots"
+            assert len(node.key) % self.page_size == 0, "an entry ends inside a page"
+            assert parent.children[self._branch(node.key, 0)] is node, "an entry hangs under a wrong name"
+            assert node.locks == expected.pop(node, 0), "locks and holders differ"
+            assert node.in_heap or node.locks or node.children, "an unlocked leaf can't be evicted"
+            if node.locks:
+                protected += len(node.key)
+            else:
+                evictable += len(node.key)
+        assert not expected, "somebody holds an entry that is gone"
+        assert (evictable, protected) == (self.evictable_size, self.protected_size), "sizes don't add up"
+
     # -------------------------------------------------------------- inside
 
     def _whole_pages(self, key: TokenArray, limit: int) -> TokenArray:
@@ -177,7 +206,7 @@ class RadixCache:
         self._root_names[root.serial] = namespace
         return root
 
-    def _descend(self, root: RadixNode, key: TokenArray, hit: bool = True) -> tuple[RadixNode, int]:
+    def _descend(self, root: RadixNode, key: TokenArray) -> tuple[RadixNode, int]:
         """Follow ``key`` as far as the tree goes, split where it leaves an edge, and mark the path as used."""
         self._clock += 1
         node = root
@@ -190,7 +219,6 @@ class RadixCache:
             if same < len(child.key):
                 child = self._split(child, same)
             child.last_use = self._clock
-            child.hits += hit
             node = child
             done += same
         return node, done

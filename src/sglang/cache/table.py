@@ -11,7 +11,12 @@ class SlotTable:
 
     def __init__(self, rows: int, context: int) -> None:
         self.table: npt.NDArray[np.int32] = np.zeros((rows, context), np.int32)
-        self._free = list(range(rows - 1, -1, -1))
+        self._free: list[int] = []
+        self.reset()
+
+    def reset(self) -> None:
+        """Take all rows back."""
+        self._free = list(range(len(self.table) - 1, -1, -1))
 
     @property
     def free_rows(self) -> int:

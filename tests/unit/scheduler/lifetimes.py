@@ -150,7 +150,7 @@ class Trace:
             self.turn()
         assert self.core.is_idle, "somebody starves"
         self.turn()
-        self.core.memory.check_idle()
+        assert self.core.memory.leak() is None
         for request in self.requests.values():
             check_against_solo(self.settings, request, self.caller[request.rid])
         assert self.core.flush_cache()

@@ -151,8 +151,7 @@ class SchedulerCore:
             assert stuck is not None
             self._end_out_of_memory(stuck)
             return self.next_batch()
-        self.ratio.reset()
-        self.stats.idle(self._clock())
+        self._rest()
         return None
 
     def settle(self, batch: ForwardBatch, result: StepResult, failed: Mapping[int, str] | None = None) -> None:
@@ -182,9 +181,8 @@ class SchedulerCore:
         """Forget the prefix cache. False while requests run (or wait, unless paused)."""
         if self.holders or (len(self.waiting) and not self.paused):
             return False
-        self.memory.check_idle()
+        self._rest()
         self.memory.flush()
-        self.ratio.reset()
         return True
 
     def pause(self, mode: str = "abort") -> None:
@@ -237,7 +235,6 @@ class SchedulerCore:
         self.running.sync(self.memory)
         holders = self.holders
         self.memory.check(holders)
-        assert len(holders) + self.memory.free_rows == self.config.max_running_requests, "rows don't add up"
         assert {r.rid for r in holders} | {r.rid for r in self.waiting} == set(self._live), "a request is lost"
         assert len(holders) + len(self.waiting) == len(self._live), "a request is in two places"
 
@@ -271,6 +268,15 @@ class SchedulerCore:
         flight.started_at = self._clock()
         self._flight = flight
         return batch
+
+    def _rest(self) -> None:
+        """Nobody holds memory: forget what the last load taught, and see that all memory is back."""
+        self.ratio.reset()
+        self.stats.idle(self._clock())
+        leak = self.memory.leak()
+        if leak is not None:
+            logger.error("%s; the prefix cache is emptied to get it back", leak)
+            self.memory.flush()
 
     # -------------------------------------------------------------- memory pressure
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -79,6 +79,7 @@ class KVMemory:
         reused = len(slots)
         self.table[request.row, :reused] = slots
         request.kv_len = request.capacity = reused
+        self.cache.count_hit(request.node)
 
     def extend(self, request: Request, end: int) -> bool:
         """Hold slots for the first ``end`` positions. False, and nothing taken, when memory is too short."""
@@ -141,9 +142,10 @@ class KVMemory:
         request.kv_len = request.tree_len = request.capacity = 0
 
     def flush(self) -> None:
-        """Forget the cache. Only while no request holds a row."""
+        """Forget the cache and take everything back. Only while no request holds a row."""
         self.cache.reset()
         self.slots.reset()
+        self._rows.reset()
 
     # -------------------------------------------------------------- inside
 
@@ -175,27 +177,22 @@ class KVMemory:
 
     # -------------------------------------------------------------- invariants
 
-    def check(self, holders: Iterable[Request]) -> None:
+    def check(self, holders: Sequence[Request]) -> None:
         """Raise AssertionError unless every slot has exactly one owner and all sizes add up."""
         parts = [self.slots.free_list(), self.cache.owned_slots()]
-        protected = 0
         for request in holders:
             assert request.tree_len <= request.kv_len <= request.capacity, f"{request.rid}: lengths out of order"
             parts.append(self.table[request.row, request.tree_len : request.capacity])
-            shared = self.cache.path_slots(request.node) if request.tree_len else parts[0][:0]
+            shared = self.cache.path_slots(request.node)
             assert np.array_equal(self.table[request.row, : request.tree_len], shared), f"{request.rid}: stale slots"
-            protected += request.tree_len
-        owned = np.sort(np.concatenate(parts))
-        assert np.array_equal(owned, np.arange(self.size)), "a slot has no owner or more than one"
-        held = len(parts[1])
-        assert held == self.cache.evictable_size + self.cache.protected_size, "cache sizes don't add up"
-        assert self.cache.protected_size <= protected, "an entry is locked that nobody uses"
+        assert np.array_equal(np.sort(np.concatenate(parts)), np.arange(self.size)), "a slot has no or two owners"
+        self.cache.check([request.node for request in holders])
+        assert len({request.row for request in holders}) == len(holders) == len(self.table) - self.free_rows
 
-    def check_idle(self) -> None:
-        """Raise RuntimeError when slots or rows are missing although no request holds any."""
+    def leak(self) -> str | None:
+        """What is missing although no request holds a row; None when all is there."""
         missing = self.size - self.available
-        if missing or self.cache.protected_size or self.free_rows != len(self.table):
-            raise RuntimeError(
-                f"KV memory leak: {missing} of {self.size} slots and {len(self.table) - self.free_rows} rows are "
-                f"still taken although no request runs ({self.cache.protected_size} cached tokens locked)"
-            )
+        rows = len(self.table) - self.free_rows
+        if not missing and not rows:
+            return None
+        return f"KV memory leak: {missing} of {self.size} slots and {rows} rows are taken although no request runs"

@@ -90,11 +90,7 @@ class Settlement:
             return
         request.close_prompt_logprobs()
         if sample is not None:
-            if result.logprobs is not None and (entry := result.logprobs[sample]) is not None:
-                request.add_output_logprob(result.tokens[sample], entry)
-            if request.max_new_tokens > 0:
-                invalid = result.invalid is not None and result.invalid[sample]
-                self._append(request, result.tokens[sample], invalid)
+            self._append(request, result, sample)
         if request.max_new_tokens == 0:
             request.finished = request.abort or {"type": "length", "length": 0}
         if request.finished is None and len(request.output_ids) >= request.next_output:
@@ -115,7 +111,11 @@ class Settlement:
             token = tokens[index]
             output_ids = request.output_ids
             if special or request.watch is not None or request.abort is not None or token in request.stop_set:
-                self._settle_special(request, token, result, first + index, failed.get(first_row + index))
+                failure = failed.get(first_row + index)
+                if failure is not None:
+                    request.finished = _failure(failure)
+                else:
+                    self._append(request, result, first + index)
             else:
                 output_ids.append(token)
                 if len(output_ids) >= request.max_new_tokens:
@@ -129,20 +129,16 @@ class Settlement:
             for index, request in finished:
                 self.end(request, share=first_row + index not in failed)
 
-    def _settle_special(
-        self, request: Request, token: int, result: StepResult, sample: int, failure: str | None
-    ) -> None:
-        if failure is not None:
-            request.finished = _failure(failure)
-            return
-        if result.logprobs is not None and (entry := result.logprobs[sample]) is not None:
-            request.add_output_logprob(token, entry)
-        self._append(request, token, result.invalid is not None and result.invalid[sample])
-
-    def _append(self, request: Request, token: int, invalid: bool) -> None:
-        """Add a token and see whether the request ends with it. What goes wrong here concerns this request only."""
+    def _append(self, request: Request, result: StepResult, sample: int) -> None:
+        """Add a sampled token and see whether the request ends with it. What goes wrong here concerns it alone."""
+        token = result.tokens[sample]
+        invalid = result.invalid is not None and result.invalid[sample]
         if invalid and request.sample.stop_ids:
             token = min(request.sample.stop_ids)  # the text ends as if the model had stopped by itself
+        if result.logprobs is not None and (entry := result.logprobs[sample]) is not None:
+            request.add_output_logprob(token, entry)
+        if request.max_new_tokens == 0:
+            return
         request.output_ids.append(token)
         try:
             request.check_finished(token, invalid)
