@@ -19,7 +19,8 @@ from sglang.text.tokenizer import load_tokenizer
 def run_detokenizer_process(server_args: ServerArgs, port_args: PortArgs, ready: ReadySender) -> None:
     """Convert outputs until the parent ends us. Exceptions end the process; the supervisor then ends the system."""
     set_process_title("sglang::detokenizer")
-    manager = DetokenizerManager(load_tokenizer(tokenizer_path(server_args)), read_env().detokenizer_max_states)
+    tokenizer = load_tokenizer(tokenizer_path(server_args), decode_only=True)
+    manager = DetokenizerManager(tokenizer, read_env().detokenizer_max_states)
     inbox = PullSocket(port_args.detokenizer_ipc_name)
     to_tokenizer = PushSocket(port_args.tokenizer_ipc_name)
     ready.send(ProcessReady(role="detokenizer", pid=os.getpid()))
