@@ -191,9 +191,7 @@ def _sentencepiece_bpe(
         scores = np.asarray(file.require("tokenizer.ggml.scores"))
         merges = _merges_from_scores(tokens, np.asarray(types), scores)
     unknown = file.metadata.get("tokenizer.ggml.unknown_token_id", 0)
-    model = _bpe(
-        file, _vocabulary(tokens), merges, unk_token=tokens[unknown], byte_fallback=True, fuse_unk=True
-    )
+    model = _bpe(file, _vocabulary(tokens), merges, unk_token=tokens[unknown], byte_fallback=True, fuse_unk=True)
     backend = Tokenizer(model)
     spaces = normalizers.Replace(" ", SPACE_MARK)
     steps = [decoders.Replace(SPACE_MARK, " "), decoders.ByteFallback(), decoders.Fuse()]
