@@ -39,10 +39,11 @@ struct Shape {
   int64_t n, k;
 };
 
-constexpr Shape kShapes[] = {
-    {"smollm2", 576, 576},   {"smollm2", 192, 576},  {"smollm2", 1536, 576}, {"smollm2", 576, 1536},
-    {"smollm2", 49152, 576}, {"qwen2.5", 896, 896},  {"qwen2.5", 128, 896},  {"qwen2.5", 4864, 896},
-    {"qwen2.5", 896, 4864},  {"qwen2.5", 151936, 896}};
+constexpr Shape kShapes[] = {{"smollm2", 576, 576},   {"smollm2", 192, 576},
+                             {"smollm2", 1536, 576},  {"smollm2", 576, 1536},
+                             {"smollm2", 49152, 576}, {"qwen2.5", 896, 896},
+                             {"qwen2.5", 128, 896},   {"qwen2.5", 4864, 896},
+                             {"qwen2.5", 896, 4864},  {"qwen2.5", 151936, 896}};
 
 void BenchMatmul(const Kernels& kernels, ThreadPool& pool, GgufType type, const char* type_name,
                  const Shape& shape) {
@@ -50,7 +51,8 @@ void BenchMatmul(const Kernels& kernels, ThreadPool& pool, GgufType type, const 
   // Copies of small matrices, so that batch 1 reads memory and not the cache.
   const int64_t copies = std::max<int64_t>(1, (int64_t{96} << 20) / PackedBytes(layout));
   std::unique_ptr<uint8_t, void (*)(void*)> bytes(
-      static_cast<uint8_t*>(std::aligned_alloc(64, static_cast<size_t>(copies * PackedBytes(layout)))),
+      static_cast<uint8_t*>(
+          std::aligned_alloc(64, static_cast<size_t>(copies * PackedBytes(layout)))),
       std::free);
   std::memset(bytes.get(), 0x11, static_cast<size_t>(copies * PackedBytes(layout)));
   for (int64_t m : {1, 8, 32, 512}) {
@@ -83,9 +85,10 @@ void BenchMatmul(const Kernels& kernels, ThreadPool& pool, GgufType type, const 
     });
     const double macs = static_cast<double>(repeat * m * shape.n * shape.k);
     const double read = static_cast<double>(repeat * PackedBytes(layout));
-    std::printf("%-8s %-5s %6lld x %-5lld M=%-4lld %8.1f GMAC/s %7.1f GB/s of weights\n", shape.model,
-                type_name, static_cast<long long>(shape.n), static_cast<long long>(shape.k),
-                static_cast<long long>(m), macs / seconds / 1e9, read / seconds / 1e9);
+    std::printf("%-8s %-5s %6lld x %-5lld M=%-4lld %8.1f GMAC/s %7.1f GB/s of weights\n",
+                shape.model, type_name, static_cast<long long>(shape.n),
+                static_cast<long long>(shape.k), static_cast<long long>(m), macs / seconds / 1e9,
+                read / seconds / 1e9);
   }
 }
 

@@ -5,9 +5,9 @@
 
 namespace sgl {
 
-#define SGL_DECLARE(isa)         \
-  namespace isa {                \
-  extern const Kernels kTable;   \
+#define SGL_DECLARE(isa)       \
+  namespace isa {              \
+  extern const Kernels kTable; \
   }
 SGL_DECLARE(portable)
 #if defined(SGL_HAVE_X86)

@@ -156,19 +156,31 @@ struct BlockType {
 
 BlockType Describe(GgufType type) {
   switch (type) {
-    case GgufType::kF32: return {1, 4, nullptr};
+    case GgufType::kF32:
+      return {1, 4, nullptr};
     case GgufType::kF16:
-    case GgufType::kBf16: return {1, 2, nullptr};
-    case GgufType::kQ4_0: return {32, 18, ReadQ4_0};
-    case GgufType::kQ4_1: return {32, 20, ReadQ4_1};
-    case GgufType::kQ5_0: return {32, 22, ReadQ5_0};
-    case GgufType::kQ5_1: return {32, 24, ReadQ5_1};
-    case GgufType::kQ8_0: return {32, 34, ReadQ8_0};
-    case GgufType::kQ2_K: return {256, 84, ReadQ2K};
-    case GgufType::kQ3_K: return {256, 110, ReadQ3K};
-    case GgufType::kQ4_K: return {256, 144, ReadQ4K};
-    case GgufType::kQ5_K: return {256, 176, ReadQ5K};
-    case GgufType::kQ6_K: return {256, 210, ReadQ6K};
+    case GgufType::kBf16:
+      return {1, 2, nullptr};
+    case GgufType::kQ4_0:
+      return {32, 18, ReadQ4_0};
+    case GgufType::kQ4_1:
+      return {32, 20, ReadQ4_1};
+    case GgufType::kQ5_0:
+      return {32, 22, ReadQ5_0};
+    case GgufType::kQ5_1:
+      return {32, 24, ReadQ5_1};
+    case GgufType::kQ8_0:
+      return {32, 34, ReadQ8_0};
+    case GgufType::kQ2_K:
+      return {256, 84, ReadQ2K};
+    case GgufType::kQ3_K:
+      return {256, 110, ReadQ3K};
+    case GgufType::kQ4_K:
+      return {256, 144, ReadQ4K};
+    case GgufType::kQ5_K:
+      return {256, 176, ReadQ5K};
+    case GgufType::kQ6_K:
+      return {256, 210, ReadQ6K};
   }
   return {0, 0, nullptr};
 }
@@ -187,9 +199,9 @@ void ReadGroupedRow(GgufType type, const uint8_t* row, int64_t k, GroupedRow& ou
   out.min.resize(static_cast<size_t>(k / 16));
   const int64_t groups = block.values / SpecOf(PackedFormat(type)).group;
   for (int64_t i = 0; i < k / block.values; ++i) {
-    block.read(row + i * block.bytes, Sink{out.q.data() + i * block.values,
-                                           out.scale.data() + i * groups,
-                                           out.min.data() + i * groups});
+    block.read(row + i * block.bytes,
+               Sink{out.q.data() + i * block.values, out.scale.data() + i * groups,
+                    out.min.data() + i * groups});
   }
 }
 

@@ -32,7 +32,8 @@ void PackDenseTile(const uint8_t* rows, const PackedWeight& w, int64_t tile, uin
   const int64_t count = std::min<int64_t>(w.nr, w.n - first);
   for (int64_t c = 0; c < count; ++c) {
     const uint8_t* src = rows + (first + c) * w.k * size;
-    for (int64_t i = 0; i < w.k; ++i) std::memcpy(dst + (i * w.nr + c) * size, src + i * size, size);
+    for (int64_t i = 0; i < w.k; ++i)
+      std::memcpy(dst + (i * w.nr + c) * size, src + i * size, size);
   }
 }
 
@@ -139,19 +140,32 @@ int64_t GgufRowBytes(GgufType type, int64_t k) {
 
 Format PackedFormat(GgufType type) {
   switch (type) {
-    case GgufType::kF32: return Format::kF32;
-    case GgufType::kF16: return Format::kF16;
-    case GgufType::kBf16: return Format::kBf16;
-    case GgufType::kQ4_0: return Format::kQ4_0;
-    case GgufType::kQ4_1: return Format::kQ4_1;
-    case GgufType::kQ5_0: return Format::kQ5_0;
-    case GgufType::kQ5_1: return Format::kQ5_1;
-    case GgufType::kQ8_0: return Format::kQ8_0;
-    case GgufType::kQ2_K: return Format::kQ2K;
-    case GgufType::kQ3_K: return Format::kQ3K;
-    case GgufType::kQ4_K: return Format::kQ4K;
-    case GgufType::kQ5_K: return Format::kQ5K;
-    case GgufType::kQ6_K: return Format::kQ6K;
+    case GgufType::kF32:
+      return Format::kF32;
+    case GgufType::kF16:
+      return Format::kF16;
+    case GgufType::kBf16:
+      return Format::kBf16;
+    case GgufType::kQ4_0:
+      return Format::kQ4_0;
+    case GgufType::kQ4_1:
+      return Format::kQ4_1;
+    case GgufType::kQ5_0:
+      return Format::kQ5_0;
+    case GgufType::kQ5_1:
+      return Format::kQ5_1;
+    case GgufType::kQ8_0:
+      return Format::kQ8_0;
+    case GgufType::kQ2_K:
+      return Format::kQ2K;
+    case GgufType::kQ3_K:
+      return Format::kQ3K;
+    case GgufType::kQ4_K:
+      return Format::kQ4K;
+    case GgufType::kQ5_K:
+      return Format::kQ5K;
+    case GgufType::kQ6_K:
+      return Format::kQ6K;
   }
   return Format::kF32;
 }
@@ -231,8 +245,8 @@ void UnpackRow(const PackedWeight& w, int64_t n, float* out) {
     const float scale = plane.Get(tile + w.scale_offset, g, false, c);
     const float min = spec.has_min ? plane.Get(tile + w.scale_offset, g, true, c) : 0;
     for (int64_t i = g * spec.group; i < (g + 1) * spec.group; ++i) {
-      const int q = GetQuant(tile + i / 32 * group_bytes, spec.bits, w.nr, c,
-                             static_cast<int>(i % 32));
+      const int q =
+          GetQuant(tile + i / 32 * group_bytes, spec.bits, w.nr, c, static_cast<int>(i % 32));
       out[i] = scale * static_cast<float>(q - zero) + min;
     }
   }

@@ -30,8 +30,8 @@ struct Pool {
   }
 
   const float* Row(const std::vector<float>& x, int position, int head) const {
-    return x.data() + (int64_t{slots[static_cast<size_t>(position)]} * shape.kv_heads + head) *
-                          shape.head_dim;
+    return x.data() +
+           (int64_t{slots[static_cast<size_t>(position)]} * shape.kv_heads + head) * shape.head_dim;
   }
 };
 
@@ -120,7 +120,8 @@ void AgreesAndIsInvariant(const Kernels& kernels, AttentionShape shape, int leng
     const std::vector<double> want =
         Reference(p, q.data() + i * shape.head_dim, kv_head, length - queries + i);
     for (int d = 0; d < shape.head_dim; ++d) {
-      CHECK_NEAR(out[static_cast<size_t>(i * shape.head_dim + d)], want[static_cast<size_t>(d)], 2e-5);
+      CHECK_NEAR(out[static_cast<size_t>(i * shape.head_dim + d)], want[static_cast<size_t>(d)],
+                 2e-5);
     }
   }
   for (int batch : {1, 2, 3, 4, 7, 16}) {

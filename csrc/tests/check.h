@@ -11,22 +11,22 @@
 
 #include "sgl/kernels.h"
 
-#define CHECK(cond)                                                        \
-  do {                                                                     \
-    if (!(cond)) {                                                         \
+#define CHECK(cond)                                                            \
+  do {                                                                         \
+    if (!(cond)) {                                                             \
       std::fprintf(stderr, "%s:%d: %s is false\n", __FILE__, __LINE__, #cond); \
-      std::exit(1);                                                        \
-    }                                                                      \
+      std::exit(1);                                                            \
+    }                                                                          \
   } while (0)
 
-#define CHECK_NEAR(a, b, tolerance)                                                            \
-  do {                                                                                         \
-    const double a_ = (a), b_ = (b), t_ = (tolerance);                                         \
-    if (!(std::fabs(a_ - b_) <= t_)) {                                                         \
-      std::fprintf(stderr, "%s:%d: %s = %.9g but %s = %.9g (tolerance %.3g)\n", __FILE__, __LINE__, \
-                   #a, a_, #b, b_, t_);                                                        \
-      std::exit(1);                                                                            \
-    }                                                                                          \
+#define CHECK_NEAR(a, b, tolerance)                                                       \
+  do {                                                                                    \
+    const double a_ = (a), b_ = (b), t_ = (tolerance);                                    \
+    if (!(std::fabs(a_ - b_) <= t_)) {                                                    \
+      std::fprintf(stderr, "%s:%d: %s = %.9g but %s = %.9g (tolerance %.3g)\n", __FILE__, \
+                   __LINE__, #a, a_, #b, b_, t_);                                         \
+      std::exit(1);                                                                       \
+    }                                                                                     \
   } while (0)
 
 namespace sgl::test {
@@ -59,7 +59,8 @@ class Random {
 class Aligned {
  public:
   explicit Aligned(int64_t bytes)
-      : p_(static_cast<uint8_t*>(std::aligned_alloc(64, static_cast<size_t>((bytes + 127) / 64 * 64)))) {}
+      : p_(static_cast<uint8_t*>(
+            std::aligned_alloc(64, static_cast<size_t>((bytes + 127) / 64 * 64)))) {}
   ~Aligned() { std::free(p_); }
   Aligned(const Aligned&) = delete;
   Aligned& operator=(const Aligned&) = delete;

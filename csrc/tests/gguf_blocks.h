@@ -7,10 +7,9 @@
 
 namespace sgl::test {
 
-constexpr GgufType kQuantTypes[] = {GgufType::kQ4_0, GgufType::kQ4_1, GgufType::kQ5_0,
-                                    GgufType::kQ5_1, GgufType::kQ8_0, GgufType::kQ2_K,
-                                    GgufType::kQ3_K, GgufType::kQ4_K, GgufType::kQ5_K,
-                                    GgufType::kQ6_K};
+constexpr GgufType kQuantTypes[] = {
+    GgufType::kQ4_0, GgufType::kQ4_1, GgufType::kQ5_0, GgufType::kQ5_1, GgufType::kQ8_0,
+    GgufType::kQ2_K, GgufType::kQ3_K, GgufType::kQ4_K, GgufType::kQ5_K, GgufType::kQ6_K};
 constexpr GgufType kDenseTypes[] = {GgufType::kF32, GgufType::kF16, GgufType::kBf16};
 
 struct Layout {
@@ -20,17 +19,28 @@ struct Layout {
 
 inline Layout BlockLayout(GgufType type) {
   switch (type) {
-    case GgufType::kQ4_0: return {18, {0}};
-    case GgufType::kQ4_1: return {20, {0, 2}};
-    case GgufType::kQ5_0: return {22, {0}};
-    case GgufType::kQ5_1: return {24, {0, 2}};
-    case GgufType::kQ8_0: return {34, {0}};
-    case GgufType::kQ2_K: return {84, {80, 82}};
-    case GgufType::kQ3_K: return {110, {108}};
-    case GgufType::kQ4_K: return {144, {0, 2}};
-    case GgufType::kQ5_K: return {176, {0, 2}};
-    case GgufType::kQ6_K: return {210, {208}};
-    default: return {0, {}};
+    case GgufType::kQ4_0:
+      return {18, {0}};
+    case GgufType::kQ4_1:
+      return {20, {0, 2}};
+    case GgufType::kQ5_0:
+      return {22, {0}};
+    case GgufType::kQ5_1:
+      return {24, {0, 2}};
+    case GgufType::kQ8_0:
+      return {34, {0}};
+    case GgufType::kQ2_K:
+      return {84, {80, 82}};
+    case GgufType::kQ3_K:
+      return {110, {108}};
+    case GgufType::kQ4_K:
+      return {144, {0, 2}};
+    case GgufType::kQ5_K:
+      return {176, {0, 2}};
+    case GgufType::kQ6_K:
+      return {210, {208}};
+    default:
+      return {0, {}};
   }
 }
 

@@ -15,8 +15,13 @@ struct Problem {
 
   Problem(const Kernels& kernels, GgufType t, int64_t rows, int64_t features, int64_t depth,
           Random& rng)
-      : type(t), m(rows), n(features), k(depth), weights(static_cast<size_t>(features * depth)),
-        x(rng.Floats(rows * depth)), bias(rng.Floats(features)),
+      : type(t),
+        m(rows),
+        n(features),
+        k(depth),
+        weights(static_cast<size_t>(features * depth)),
+        x(rng.Floats(rows * depth)),
+        bias(rng.Floats(features)),
         bytes(PackedBytes(PackedLayout(PackedFormat(t), features, depth, kernels.nr))),
         w(PackedLayout(PackedFormat(t), features, depth, kernels.nr)) {
     const std::vector<uint8_t> file = RandomRows(type, n, k, rng);
@@ -56,8 +61,8 @@ struct Problem {
     double sum = 0;
     *magnitude = 0;
     for (int64_t i = 0; i < k; ++i) {
-      const double term = double{x[static_cast<size_t>(r * k + i)]} *
-                          weights[static_cast<size_t>(c * k + i)];
+      const double term =
+          double{x[static_cast<size_t>(r * k + i)]} * weights[static_cast<size_t>(c * k + i)];
       sum += term;
       *magnitude += std::fabs(term);
     }

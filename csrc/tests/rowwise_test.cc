@@ -8,7 +8,8 @@ void QuantizesWithinHalfAStep(const Kernels& kernels) {
   Random rng(3);
   for (int64_t k : {32, 96, 576}) {
     std::vector<float> x = rng.Floats(k);
-    for (int64_t i = 0; i < 32; ++i) x[static_cast<size_t>(i)] = k == 96 ? 0 : x[static_cast<size_t>(i)];
+    for (int64_t i = 0; i < 32; ++i)
+      x[static_cast<size_t>(i)] = k == 96 ? 0 : x[static_cast<size_t>(i)];
     std::vector<QBlock> q(static_cast<size_t>(k / 32));
     kernels.quantize(x.data(), k, q.data());
     for (size_t g = 0; g < q.size(); ++g) {

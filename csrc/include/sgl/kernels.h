@@ -16,11 +16,12 @@ struct MatmulArgs {
   const PackedWeight* w = nullptr;
   // Quantised weights: QBlock rows of w.k / 32 blocks. Dense weights: float rows of w.k.
   const void* x = nullptr;
-  int64_t x_stride = 0;        // distance of two rows, in QBlocks or floats
-  float* out = nullptr;        // [rows, n]; row r, feature c at out[r * out_stride + c]
-  int64_t out_stride = 0;      // in floats
-  const float* bias = nullptr; // [n] or null
-  bool accumulate = false;     // out += x w^T (+ bias), else out = ...
+  int64_t x_stride = 0;    // distance of two rows, in QBlocks or floats
+  float* out = nullptr;    // [rows, n]; row r, feature c at out[r * out_stride + c - out_column]
+  int64_t out_stride = 0;  // in floats
+  int64_t out_column = 0;  // feature that lands at out[0]; a multiple of nr
+  const float* bias = nullptr;  // [n] or null
+  bool accumulate = false;      // out += x w^T (+ bias), else out = ...
 };
 
 enum class Gate : int32_t { kSilu = 0, kGeluTanh = 1 };
@@ -28,24 +29,26 @@ enum class Gate : int32_t { kSilu = 0, kGeluTanh = 1 };
 struct RopeArgs {
   const float* cos = nullptr;  // [positions, rotary_dim / 2]
   const float* sin = nullptr;
-  int32_t rotary_dim = 0;      // <= head_dim; values past it are left alone
-  bool interleaved = false;    // pairs (2i, 2i + 1) instead of (i, i + rotary_dim / 2)
+  int64_t positions = 0;     // rows of the tables
+  int32_t rotary_dim = 0;    // <= head_dim; values past it are left alone
+  bool interleaved = false;  // pairs (2i, 2i + 1) instead of (i, i + rotary_dim / 2)
 };
 
 struct AttentionShape {
   int32_t heads = 0;
   int32_t kv_heads = 0;
-  int32_t head_dim = 0;      // multiple of 8 (of 16 with AVX-512)
+  int32_t head_dim = 0;  // multiple of 8 (of 16 with AVX-512)
   DType kv_type = DType::kF16;
-  float scale = 1;           // of the scores
-  float softcap = 0;         // scores become cap * tanh(score / cap); 0 = off
-  int32_t window = 0;        // a query sees this many positions, its own included; 0 = all
+  float scale = 1;     // of the scores
+  float softcap = 0;   // scores become cap * tanh(score / cap); 0 = off
+  int32_t window = 0;  // a query sees this many positions, its own included; 0 = all
 };
 
-// One block of 64 positions of one KV head, seen by any queries of any rows whose slots agree there.
+// One block of 64 positions of one KV head, seen by any queries of any rows whose slots agree
+// there.
 struct AttentionBlockArgs {
   const AttentionShape* shape = nullptr;
-  const void* k = nullptr;         // pool [slots, kv_heads, head_dim]
+  const void* k = nullptr;  // pool [slots, kv_heads, head_dim]
   const void* v = nullptr;
   const int32_t* slots = nullptr;  // slots of the block's positions
   int32_t first_position = 0;      // of the block, a multiple of 64
@@ -54,8 +57,8 @@ struct AttentionBlockArgs {
   int32_t queries = 0;
   const float* const* q = nullptr;           // [queries] -> head_dim floats
   const int32_t* query_positions = nullptr;  // [queries]
-  float* const* partial = nullptr;           // [queries] -> head_dim + 2 floats, written (see below)
-  float* scratch = nullptr;                  // AttentionScratchFloats(shape) floats
+  float* const* partial = nullptr;  // [queries] -> head_dim + 2 floats, written (see below)
+  float* scratch = nullptr;         // AttentionScratchFloats(shape) floats
 };
 
 // A partial softmax over one block: [0, head_dim) unnormalised sum of values, then the maximum

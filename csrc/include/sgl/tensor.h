@@ -29,7 +29,21 @@ enum class GgufType : int32_t {
 };
 
 // How a packed weight is stored. Quantised: value = scale * (q - zero) [+ min], q unsigned.
-enum class Format : int32_t { kF32, kF16, kBf16, kQ4_0, kQ4_1, kQ5_0, kQ5_1, kQ8_0, kQ2K, kQ3K, kQ4K, kQ5K, kQ6K };
+enum class Format : int32_t {
+  kF32,
+  kF16,
+  kBf16,
+  kQ4_0,
+  kQ4_1,
+  kQ5_0,
+  kQ5_1,
+  kQ8_0,
+  kQ2K,
+  kQ3K,
+  kQ4K,
+  kQ5K,
+  kQ6K
+};
 
 struct FormatSpec {
   int bits;         // bits of one stored integer: 4, 5, 6 or 8
@@ -41,23 +55,35 @@ struct FormatSpec {
 
 constexpr FormatSpec SpecOf(Format f) {
   switch (f) {
-    case Format::kQ4_0: return {4, 32, 3, false, false};
-    case Format::kQ4_1: return {4, 32, -1, true, false};
-    case Format::kQ5_0: return {5, 32, 4, false, false};
-    case Format::kQ5_1: return {5, 32, -1, true, false};
-    case Format::kQ8_0: return {8, 32, 7, false, false};
-    case Format::kQ2K: return {4, 16, -1, true, true};
-    case Format::kQ3K: return {4, 16, 2, false, true};
-    case Format::kQ4K: return {4, 32, -1, true, true};
-    case Format::kQ5K: return {5, 32, -1, true, true};
-    case Format::kQ6K: return {6, 16, 5, false, true};
-    default: return {0, 0, -1, false, false};
+    case Format::kQ4_0:
+      return {4, 32, 3, false, false};
+    case Format::kQ4_1:
+      return {4, 32, -1, true, false};
+    case Format::kQ5_0:
+      return {5, 32, 4, false, false};
+    case Format::kQ5_1:
+      return {5, 32, -1, true, false};
+    case Format::kQ8_0:
+      return {8, 32, 7, false, false};
+    case Format::kQ2K:
+      return {4, 16, -1, true, true};
+    case Format::kQ3K:
+      return {4, 16, 2, false, true};
+    case Format::kQ4K:
+      return {4, 32, -1, true, true};
+    case Format::kQ5K:
+      return {5, 32, -1, true, true};
+    case Format::kQ6K:
+      return {6, 16, 5, false, true};
+    default:
+      return {0, 0, -1, false, false};
   }
 }
 
 constexpr bool IsDense(Format f) { return SpecOf(f).bits == 0; }
 
-// 32 activations as int8 with what the kernels need of them. One row is k / 32 of these, end to end.
+// 32 activations as int8 with what the kernels need of them. One row is k / 32 of these, end to
+// end.
 struct QBlock {
   float scale;         // value = scale * q
   float scaled_sum;    // scale * sum(q)
@@ -81,7 +107,7 @@ struct PackedWeight {
   int64_t tiles() const { return (n + nr - 1) / nr; }
 };
 
-constexpr int64_t kGroup = 32;         // activations that share a scale
+constexpr int64_t kGroup = 32;           // activations that share a scale
 constexpr int64_t kAttentionBlock = 64;  // positions of one attention block
 
 }  // namespace sgl

@@ -246,9 +246,12 @@ void AttentionBlock(const AttentionBlockArgs& args) {
   b.offset = static_cast<int64_t>(args.kv_head) * shape.head_dim;
   TransposeKeys(b);
   switch (shape.kv_type) {
-    case DType::kF32: return Attend<DType::kF32>(b);
-    case DType::kF16: return Attend<DType::kF16>(b);
-    case DType::kBf16: return Attend<DType::kBf16>(b);
+    case DType::kF32:
+      return Attend<DType::kF32>(b);
+    case DType::kF16:
+      return Attend<DType::kF16>(b);
+    case DType::kBf16:
+      return Attend<DType::kBf16>(b);
   }
 }
 

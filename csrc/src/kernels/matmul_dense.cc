@@ -58,10 +58,14 @@ void Matmul(const MatmulArgs& a, int64_t row_begin, int64_t row_end, int64_t til
 
 void MatmulDense(const MatmulArgs& a, int64_t r0, int64_t r1, int64_t t0, int64_t t1) {
   switch (a.w->format) {
-    case Format::kF32: return Matmul<DType::kF32>(a, r0, r1, t0, t1);
-    case Format::kF16: return Matmul<DType::kF16>(a, r0, r1, t0, t1);
-    case Format::kBf16: return Matmul<DType::kBf16>(a, r0, r1, t0, t1);
-    default: return;
+    case Format::kF32:
+      return Matmul<DType::kF32>(a, r0, r1, t0, t1);
+    case Format::kF16:
+      return Matmul<DType::kF16>(a, r0, r1, t0, t1);
+    case Format::kBf16:
+      return Matmul<DType::kBf16>(a, r0, r1, t0, t1);
+    default:
+      return;
   }
 }
 

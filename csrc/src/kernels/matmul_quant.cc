@@ -151,17 +151,28 @@ void Matmul(const MatmulArgs& a, int64_t row_begin, int64_t row_end, int64_t til
 
 void MatmulQuant(const MatmulArgs& a, int64_t r0, int64_t r1, int64_t t0, int64_t t1) {
   switch (a.w->format) {
-    case Format::kQ4_0: return Matmul<Fmt<4, 32, 3, false, false>>(a, r0, r1, t0, t1);
-    case Format::kQ4_1: return Matmul<Fmt<4, 32, -1, true, false>>(a, r0, r1, t0, t1);
-    case Format::kQ5_0: return Matmul<Fmt<5, 32, 4, false, false>>(a, r0, r1, t0, t1);
-    case Format::kQ5_1: return Matmul<Fmt<5, 32, -1, true, false>>(a, r0, r1, t0, t1);
-    case Format::kQ8_0: return Matmul<Fmt<8, 32, 7, false, false>>(a, r0, r1, t0, t1);
-    case Format::kQ2K: return Matmul<Fmt<4, 16, -1, true, true>>(a, r0, r1, t0, t1);
-    case Format::kQ3K: return Matmul<Fmt<4, 16, 2, false, true>>(a, r0, r1, t0, t1);
-    case Format::kQ4K: return Matmul<Fmt<4, 32, -1, true, true>>(a, r0, r1, t0, t1);
-    case Format::kQ5K: return Matmul<Fmt<5, 32, -1, true, true>>(a, r0, r1, t0, t1);
-    case Format::kQ6K: return Matmul<Fmt<6, 16, 5, false, true>>(a, r0, r1, t0, t1);
-    default: return;
+    case Format::kQ4_0:
+      return Matmul<Fmt<4, 32, 3, false, false>>(a, r0, r1, t0, t1);
+    case Format::kQ4_1:
+      return Matmul<Fmt<4, 32, -1, true, false>>(a, r0, r1, t0, t1);
+    case Format::kQ5_0:
+      return Matmul<Fmt<5, 32, 4, false, false>>(a, r0, r1, t0, t1);
+    case Format::kQ5_1:
+      return Matmul<Fmt<5, 32, -1, true, false>>(a, r0, r1, t0, t1);
+    case Format::kQ8_0:
+      return Matmul<Fmt<8, 32, 7, false, false>>(a, r0, r1, t0, t1);
+    case Format::kQ2K:
+      return Matmul<Fmt<4, 16, -1, true, true>>(a, r0, r1, t0, t1);
+    case Format::kQ3K:
+      return Matmul<Fmt<4, 16, 2, false, true>>(a, r0, r1, t0, t1);
+    case Format::kQ4K:
+      return Matmul<Fmt<4, 32, -1, true, true>>(a, r0, r1, t0, t1);
+    case Format::kQ5K:
+      return Matmul<Fmt<5, 32, -1, true, true>>(a, r0, r1, t0, t1);
+    case Format::kQ6K:
+      return Matmul<Fmt<6, 16, 5, false, true>>(a, r0, r1, t0, t1);
+    default:
+      return;
   }
 }
 

@@ -96,9 +96,8 @@ void AddScaled(const float* y, float factor, int64_t k, float* acc) {
 void Glu(const float* gate, const float* up, Gate kind, int64_t k, float* out) {
   const VF one = Set(1.0f);
   if (kind == Gate::kSilu) {
-    Map2(gate, up, k, out, [&](VF g, VF u) {
-      return Mul(Div(g, Add(one, Exp(Sub(Zero(), g)))), u);
-    });
+    Map2(gate, up, k, out,
+         [&](VF g, VF u) { return Mul(Div(g, Add(one, Exp(Sub(Zero(), g)))), u); });
     return;
   }
   // 0.5 g (1 + tanh(sqrt(2 / pi) (g + 0.044715 g^3))) = g / (1 + e^(-2 ...))

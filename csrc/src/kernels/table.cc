@@ -7,8 +7,8 @@ namespace sgl::SGL_ISA {
 namespace {
 
 void Matmul(const MatmulArgs& a, int64_t r0, int64_t r1, int64_t t0, int64_t t1) {
-  const bool dense = a.w->format == Format::kF32 || a.w->format == Format::kF16 ||
-                     a.w->format == Format::kBf16;
+  const bool dense =
+      a.w->format == Format::kF32 || a.w->format == Format::kF16 || a.w->format == Format::kBf16;
   (dense ? MatmulDense : MatmulQuant)(a, r0, r1, t0, t1);
 }
 
@@ -16,8 +16,20 @@ void Matmul(const MatmulArgs& a, int64_t r0, int64_t r1, int64_t t0, int64_t t1)
 
 extern const Kernels kTable;
 const Kernels kTable = {
-    SGL_TEXT(SGL_ISA), kLanes,    Quantize, Matmul,         RmsNorm,        AddScaled,       Glu,
-    Rope,              StoreAs,   AttentionBlock, AttentionMerge, AttentionFinish, ArgMax, AnyAbove,
+    SGL_TEXT(SGL_ISA),
+    kLanes,
+    Quantize,
+    Matmul,
+    RmsNorm,
+    AddScaled,
+    Glu,
+    Rope,
+    StoreAs,
+    AttentionBlock,
+    AttentionMerge,
+    AttentionFinish,
+    ArgMax,
+    AnyAbove,
     SoftCap,
 };
 

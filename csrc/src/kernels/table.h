@@ -36,7 +36,7 @@ SGL_INLINE void StoreTail(float* p, VF v, int64_t count) {
 
 // Epilogue of a matmul tile: bias, accumulation, columns past n dropped.
 SGL_INLINE void WriteTile(const MatmulArgs& a, int64_t row, int64_t feature, VF acc) {
-  float* out = a.out + row * a.out_stride + feature;
+  float* out = a.out + row * a.out_stride + feature - a.out_column;
   const int64_t left = a.w->n - feature;
   if (left >= kLanes) {
     if (a.bias != nullptr) acc = Add(acc, Load(a.bias + feature));

@@ -80,7 +80,10 @@ constexpr int kEightBitZeroLog2 = -1;
 // vpmaddubsw saturates at 2^15: with q < 2^kBits and |a| <= 127 this many of its results fit a
 // 16-bit lane before they must be widened (4 bit 8, 5 bit 4, 6 bit 2).
 template <int kBits>
-constexpr int kPile = kBits == 4 ? 8 : kBits == 5 ? 4 : kBits == 6 ? 2 : 1;
+constexpr int kPile = kBits == 4   ? 8
+                      : kBits == 5 ? 4
+                      : kBits == 6 ? 2
+                                   : 1;
 
 SGL_INLINE WV BroadcastQuad(const int8_t* a) {
   int32_t quad;

@@ -124,7 +124,8 @@ SGL_INLINE void Transpose16(__m256i* r) {
   }
 }
 
-// Writes out[d * stride + lane] = rows[lane][d] for kLanes rows and d in [0, count), count % 8 == 0.
+// Writes out[d * stride + lane] = rows[lane][d] for kLanes rows and d in [0, count), count % 8 ==
+// 0.
 template <bool kHalf>
 SGL_INLINE void Transpose2Byte(const uint16_t* const* rows, int count, float* out, int stride) {
   for (int d = 0; d < count; d += 16) {

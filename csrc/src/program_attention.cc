@@ -1,0 +1,241 @@
+// Recorded operations on the KV pool: norm + rotary + store, attention.
+#include <algorithm>
+#include <limits>
+#include <stdexcept>
+#include <utility>
+
+#include "program_state.h"
+
+namespace sgl {
+namespace {
+
+struct RopeStoreOp : Program::Op {
+  BufferId qkv = kNone;
+  AttentionShape shape;
+  NormSpec q_norm;
+  NormSpec k_norm;
+  RopeArgs rope;
+  KvPool pool;
+
+  void Run(Team& team, Program::State& s) const override {
+    team.For(s.step->tokens, Grain(s.step->tokens, team), [&](int64_t begin, int64_t end) {
+      for (int64_t t = begin; t < end; ++t) Token(s, t);
+    });
+  }
+
+  void Token(Program::State& s, int64_t t) const {
+    const Kernels& kernels = *s.kernels;
+    const int64_t head_dim = shape.head_dim;
+    float* q = s.Floats(qkv, t);
+    float* k = q + shape.heads * head_dim;
+    float* v = k + shape.kv_heads * head_dim;
+    NormHeads(kernels, q, shape.heads, q_norm);
+    NormHeads(kernels, k, shape.kv_heads, k_norm);
+    if (rope.cos != nullptr) {
+      // q and k lie end to end: one call turns both.
+      kernels.rope(q, shape.heads + shape.kv_heads, shape.head_dim,
+                   static_cast<int32_t>(s.step->positions[t]), rope);
+    }
+    const int64_t width = shape.kv_heads * head_dim;
+    const int64_t at = s.step->out_slots[t] * width * SizeOf(shape.kv_type);
+    kernels.store_as(k, width, shape.kv_type, static_cast<uint8_t*>(pool.k) + at);
+    kernels.store_as(v, width, shape.kv_type, static_cast<uint8_t*>(pool.v) + at);
+  }
+
+  void NormHeads(const Kernels& kernels, float* x, int heads, const NormSpec& norm) const {
+    for (int h = 0; norm.weight != nullptr && h < heads; ++h) {
+      float* head = x + h * shape.head_dim;
+      kernels.rms_norm(head, norm.weight, norm.eps, shape.head_dim, head);
+    }
+  }
+};
+
+// First block that a query at `position` sees.
+int64_t FirstBlock(const AttentionShape& shape, int64_t position) {
+  if (shape.window <= 0) return 0;
+  return std::max<int64_t>(0, position + 1 - shape.window) / kAttentionBlock;
+}
+
+// A pass of queries through one block.
+struct Pass {
+  const float* q[kAttentionQueries];
+  float* partial[kAttentionQueries];
+  int32_t positions[kAttentionQueries];
+  AttentionBlockArgs args;
+
+  void Add(const float* query, float* to, int64_t position) {
+    q[args.queries] = query;
+    partial[args.queries] = to;
+    positions[args.queries] = static_cast<int32_t>(position);
+    ++args.queries;
+  }
+};
+
+struct AttentionOp : Program::Op {
+  BufferId qkv = kNone;
+  AttentionShape shape;
+  KvPool pool;
+  Activations out;  // the float form is always there
+
+  int64_t group() const { return shape.heads / shape.kv_heads; }
+  int64_t partial_width() const { return shape.head_dim + 2; }
+
+  // Numbers of one block partial of one head of the running step.
+  float* Partial(const Program::State& s, int64_t index, int64_t head) const {
+    return s.partials.as<float>() + index * s.partial_floats + head * partial_width();
+  }
+
+  void Run(Team& team, Program::State& s) const override {
+    const AttentionPlan& plan = s.plan;
+    const auto tiles = static_cast<int64_t>(plan.tiles.size());
+    const auto shared = static_cast<int64_t>(plan.shared.size());
+    const int64_t heads = shape.kv_heads;
+    // Prefill tiles are long: one at a time. Decode blocks are short: several.
+    if (tiles > 0) {
+      team.For(tiles * heads, 1, [&](int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end; ++i) {
+          PrefillTile(s, team.rank(), plan.tiles[static_cast<size_t>(i / heads)], i % heads);
+        }
+      });
+    }
+    if (shared > 0) {
+      team.For(shared * heads, std::min<int64_t>(4, Grain(shared * heads, team)),
+               [&](int64_t begin, int64_t end) {
+                 for (int64_t i = begin; i < end; ++i) {
+                   DecodeBlock(s, team.rank(), plan.shared[static_cast<size_t>(i / heads)],
+                               i % heads);
+                 }
+               });
+    }
+    team.For(s.step->tokens, Grain(s.step->tokens, team), [&](int64_t begin, int64_t end) {
+      for (int64_t t = begin; t < end; ++t) FinishToken(s, t);
+    });
+  }
+
+  void Prepare(Program::State& s, int rank, int64_t kv_head, Pass& pass) const {
+    pass.args.shape = &shape;
+    pass.args.k = pool.k;
+    pass.args.v = pool.v;
+    pass.args.kv_head = static_cast<int32_t>(kv_head);
+    pass.args.q = pass.q;
+    pass.args.query_positions = pass.positions;
+    pass.args.partial = pass.partial;
+    pass.args.scratch = s.scratch[static_cast<size_t>(rank)].floats.as<float>();
+  }
+
+  void DecodeBlock(Program::State& s, int rank, const AttentionPlan::Shared& task,
+                   int64_t kv_head) const {
+    const AttentionRows& rows = s.step->rows;
+    Pass pass;
+    Prepare(s, rank, kv_head, pass);
+    for (int64_t i = task.first; i < task.first + task.count; ++i) {
+      const int64_t r = s.plan.members[static_cast<size_t>(i)];
+      const int64_t position = rows.seq_lens[r] - 1;
+      if (task.block < FirstBlock(shape, position)) continue;
+      const int64_t index = s.plan.partial_base[static_cast<size_t>(r)] + task.block;
+      const float* q = s.Floats(qkv, s.plan.first_token[static_cast<size_t>(r)]);
+      for (int64_t h = kv_head * group(); h < (kv_head + 1) * group(); ++h) {
+        pass.Add(q + h * shape.head_dim, Partial(s, index, h), position);
+      }
+    }
+    if (pass.args.queries == 0) return;
+    const int64_t start = task.block * kAttentionBlock;
+    pass.args.slots = rows.Slots(s.plan.members[static_cast<size_t>(task.first)]) + start;
+    pass.args.first_position = static_cast<int32_t>(start);
+    pass.args.positions = static_cast<int32_t>(task.positions);
+    s.kernels->attention_block(pass.args);
+  }
+
+  void PrefillTile(Program::State& s, int rank, const AttentionPlan::Tile& tile,
+                   int64_t kv_head) const {
+    const AttentionRows& rows = s.step->rows;
+    const int64_t width = partial_width();
+    const int64_t queries = tile.count * group();
+    const int64_t token = s.plan.first_token[static_cast<size_t>(tile.row)] + tile.begin;
+    const int64_t position = rows.seq_lens[tile.row] - rows.query_lens[tile.row] + tile.begin;
+    Pass pass;
+    Prepare(s, rank, kv_head, pass);
+    float* partial = pass.args.scratch + AttentionScratchFloats(shape.head_dim);
+    float* running = partial + kAttentionQueries * width;
+    for (int64_t t = 0; t < tile.count; ++t) {
+      for (int64_t g = 0; g < group(); ++g) {
+        const float* q = s.Floats(qkv, token + t) + (kv_head * group() + g) * shape.head_dim;
+        running[pass.args.queries * width + shape.head_dim] =
+            -std::numeric_limits<float>::infinity();
+        running[pass.args.queries * width + shape.head_dim + 1] = 0;
+        pass.Add(q, partial + pass.args.queries * width, position + t);
+      }
+    }
+    const int64_t length = position + tile.count;
+    for (int64_t block = FirstBlock(shape, position); block * kAttentionBlock < length; ++block) {
+      const int64_t start = block * kAttentionBlock;
+      pass.args.slots = rows.Slots(tile.row) + start;
+      pass.args.first_position = static_cast<int32_t>(start);
+      pass.args.positions = static_cast<int32_t>(std::min(kAttentionBlock, length - start));
+      s.kernels->attention_block(pass.args);
+      for (int64_t i = 0; i < queries; ++i) {
+        s.kernels->attention_merge(partial + i * width, shape.head_dim, running + i * width);
+      }
+    }
+    for (int64_t i = 0; i < queries; ++i) {
+      float* to = s.Floats(out.floats, token + i / group()) +
+                  (kv_head * group() + i % group()) * shape.head_dim;
+      s.kernels->attention_finish(running + i * width, shape.head_dim, to);
+    }
+  }
+
+  // Merges a decode token's blocks in ascending order; every token then takes its final form.
+  void FinishToken(Program::State& s, int64_t t) const {
+    const int64_t r = s.plan.token_row[static_cast<size_t>(t)];
+    const int64_t base = s.plan.partial_base[static_cast<size_t>(r)];
+    float* to = s.Floats(out.floats, t);
+    if (base >= 0) {
+      const int64_t length = s.step->rows.seq_lens[r];
+      const int64_t first = FirstBlock(shape, length - 1);
+      for (int64_t h = 0; h < shape.heads; ++h) {
+        float* running = Partial(s, base + first, h);
+        for (int64_t block = first + 1; block * kAttentionBlock < length; ++block) {
+          s.kernels->attention_merge(Partial(s, base + block, h), shape.head_dim, running);
+        }
+        s.kernels->attention_finish(running, shape.head_dim, to + h * shape.head_dim);
+      }
+    }
+    s.Emit(to, shape.heads * shape.head_dim, out, t);
+  }
+};
+
+}  // namespace
+
+void Program::AddRopeStore(BufferId qkv, const AttentionShape& shape, NormSpec q_norm,
+                           NormSpec k_norm, const RopeArgs& rope, const KvPool& pool) {
+  auto op = std::make_unique<RopeStoreOp>();
+  op->qkv = qkv;
+  op->shape = shape;
+  op->q_norm = q_norm;
+  op->k_norm = k_norm;
+  op->rope = rope;
+  op->pool = pool;
+  state_->max_slots = std::min(state_->max_slots, pool.slots);
+  if (rope.cos != nullptr) state_->max_positions = std::min(state_->max_positions, rope.positions);
+  ops_.push_back(std::move(op));
+}
+
+void Program::AddAttention(BufferId qkv, const AttentionShape& shape, const KvPool& pool,
+                           Activations out) {
+  auto op = std::make_unique<AttentionOp>();
+  op->qkv = qkv;
+  op->shape = shape;
+  op->pool = pool;
+  op->out = out;
+  if (op->group() > kAttentionQueries) {
+    throw std::invalid_argument("more than 64 query heads on one KV head are not supported");
+  }
+  const int64_t width = op->partial_width();
+  state_->heads_per_kv = std::max(state_->heads_per_kv, op->group());
+  state_->partial_floats = std::max(state_->partial_floats, shape.heads * width);
+  state_->scratch_floats = std::max(state_->scratch_floats, AttentionScratchFloats(shape.head_dim) +
+                                                                2 * kAttentionQueries * width);
+  ops_.push_back(std::move(op));
+}
+
+}  // namespace sgl

@@ -1,0 +1,207 @@
+// Recorded operations on rows and weights: embedding, norm, linear, gated linear.
+#include <algorithm>
+#include <utility>
+
+#include "program_state.h"
+
+namespace sgl {
+namespace {
+
+struct EmbeddingOp : Program::Op {
+  PackedWeight table;
+  GgufType type = GgufType::kF32;
+  const uint8_t* rows = nullptr;  // raw rows instead of the packed table
+  int64_t width = 0;
+  float scale = 1;
+  BufferId out = kNone;
+
+  void Run(Team& team, Program::State& s) const override {
+    team.For(s.step->tokens, Grain(s.step->tokens, team), [&](int64_t begin, int64_t end) {
+      for (int64_t t = begin; t < end; ++t) {
+        float* x = s.Floats(out, t);
+        const int64_t id = s.step->input_ids[t];
+        if (rows != nullptr) {
+          DequantizeGgufRow(type, rows + id * GgufRowBytes(type, width), width, x);
+        } else {
+          UnpackRow(table, id, x);
+        }
+        for (int64_t i = 0; scale != 1 && i < width; ++i) x[i] *= scale;
+      }
+    });
+  }
+};
+
+struct NormOp : Program::Op {
+  BufferId x = kNone;
+  BufferId addend = kNone;
+  NormSpec addend_norm;
+  NormSpec norm;
+  Activations out;
+
+  void Run(Team& team, Program::State& s) const override {
+    const int64_t width = s.Width(x);
+    team.For(s.step->tokens, Grain(s.step->tokens, team), [&](int64_t begin, int64_t end) {
+      float* spare = s.scratch[static_cast<size_t>(team.rank())].floats.as<float>();
+      for (int64_t t = begin; t < end; ++t) {
+        float* row = s.Floats(x, t);
+        if (addend != kNone) {
+          float* add = s.Floats(addend, t);
+          if (addend_norm.weight != nullptr) {
+            s.kernels->rms_norm(add, addend_norm.weight, addend_norm.eps, width, add);
+          }
+          s.kernels->add_scaled(add, 1.0f, width, row);
+        }
+        float* normed = out.floats != kNone ? s.Floats(out.floats, t) : spare;
+        s.kernels->rms_norm(row, norm.weight, norm.eps, width, normed);
+        s.Emit(normed, width, out, t);
+      }
+    });
+  }
+};
+
+// Tasks of a matmul: blocks of rows x pieces of tiles, tiles of all parts counted through.
+struct LinearOp : Program::Op {
+  Activations in;
+  std::vector<LinearPart> parts;
+  BufferId out = kNone;
+  bool accumulate = false;
+
+  void Run(Team& team, Program::State& s) const override {
+    int64_t tiles = 0;
+    for (const LinearPart& p : parts) tiles += p.weight.tiles();
+    const int64_t row_blocks = CeilDiv(s.step->tokens, kRowBlock);
+    team.For(tiles * row_blocks, Grain(tiles * row_blocks, team),
+             [&](int64_t begin, int64_t end) { Pieces(s, tiles, begin, end); });
+  }
+
+  // Tasks [begin, end), as runs of tiles inside one part and one block of rows.
+  void Pieces(Program::State& s, int64_t tiles, int64_t begin, int64_t end) const {
+    while (begin < end) {
+      const int64_t row = begin / tiles * kRowBlock;
+      const int64_t rows = std::min(kRowBlock, s.step->tokens - row);
+      int64_t tile = begin % tiles;
+      size_t part = 0;
+      while (tile >= parts[part].weight.tiles()) tile -= parts[part++].weight.tiles();
+      const LinearPart& p = parts[part];
+      const int64_t count = std::min(end - begin, p.weight.tiles() - tile);
+      MatmulArgs a = s.Operands(p.weight, in, row);
+      a.out = s.Floats(out, row) + p.column;
+      a.out_stride = s.Width(out);
+      a.bias = p.bias;
+      a.accumulate = accumulate;
+      s.kernels->matmul(a, 0, rows, tile, tile + count);
+      begin += count;
+    }
+  }
+};
+
+constexpr int64_t kGatedColumns = 32;  // one block of int8 activations
+constexpr int64_t kGatedRows = 32;
+
+struct GatedLinearOp : Program::Op {
+  Activations in;
+  PackedWeight gate;
+  PackedWeight up;
+  Gate kind = Gate::kSilu;
+  Activations out;
+
+  void Run(Team& team, Program::State& s) const override {
+    const int64_t columns = CeilDiv(gate.n, kGatedColumns);
+    const int64_t row_blocks = CeilDiv(s.step->tokens, kGatedRows);
+    team.For(columns * row_blocks, Grain(columns * row_blocks, team),
+             [&](int64_t begin, int64_t end) {
+               float* spare = s.scratch[static_cast<size_t>(team.rank())].floats.as<float>();
+               for (int64_t i = begin; i < end; ++i) {
+                 Piece(s, i % columns * kGatedColumns, i / columns * kGatedRows, spare);
+               }
+             });
+  }
+
+  // Columns [column, column + 32) of rows [row, row + 32): both products stay in the cache.
+  void Piece(Program::State& s, int64_t column, int64_t row, float* spare) const {
+    const int64_t rows = std::min(kGatedRows, s.step->tokens - row);
+    const int64_t columns = std::min(kGatedColumns, gate.n - column);
+    float* g = spare;
+    float* u = spare + kGatedRows * kGatedColumns;
+    Product(s, gate, row, rows, column, columns, g);
+    Product(s, up, row, rows, column, columns, u);
+    for (int64_t r = 0; r < rows; ++r) {
+      float* x = g + r * kGatedColumns;
+      s.kernels->glu(x, u + r * kGatedColumns, kind, columns, x);
+      if (out.floats != kNone) {
+        s.kernels->store_as(x, columns, DType::kF32, s.Floats(out.floats, row + r) + column);
+      }
+      if (out.blocks != kNone) {
+        s.kernels->quantize(x, columns, s.Blocks(out.blocks, row + r) + column / 32);
+      }
+    }
+  }
+
+  void Product(Program::State& s, const PackedWeight& w, int64_t row, int64_t rows, int64_t column,
+               int64_t columns, float* to) const {
+    MatmulArgs a = s.Operands(w, in, row);
+    a.out = to;
+    a.out_column = column;
+    a.out_stride = kGatedColumns;
+    s.kernels->matmul(a, 0, rows, column / w.nr, CeilDiv(column + columns, w.nr));
+  }
+};
+
+}  // namespace
+
+void Program::AddEmbedding(const PackedWeight& table, float scale, BufferId out) {
+  auto op = std::make_unique<EmbeddingOp>();
+  op->table = table;
+  op->width = table.k;
+  op->scale = scale;
+  op->out = out;
+  ops_.push_back(std::move(op));
+}
+
+void Program::AddGgufEmbedding(GgufType type, const void* rows, int64_t width, float scale,
+                               BufferId out) {
+  auto op = std::make_unique<EmbeddingOp>();
+  op->type = type;
+  op->rows = static_cast<const uint8_t*>(rows);
+  op->width = width;
+  op->scale = scale;
+  op->out = out;
+  ops_.push_back(std::move(op));
+}
+
+void Program::AddNorm(BufferId x, BufferId addend, NormSpec addend_norm, NormSpec norm,
+                      Activations out) {
+  auto op = std::make_unique<NormOp>();
+  op->x = x;
+  op->addend = addend;
+  op->addend_norm = addend_norm;
+  op->norm = norm;
+  op->out = out;
+  state_->scratch_floats = std::max(state_->scratch_floats, state_->Width(x));
+  ops_.push_back(std::move(op));
+}
+
+void Program::AddLinear(Activations in, std::vector<LinearPart> parts, BufferId out,
+                        bool accumulate) {
+  auto op = std::make_unique<LinearOp>();
+  op->in = in;
+  op->parts = std::move(parts);
+  op->out = out;
+  op->accumulate = accumulate;
+  ops_.push_back(std::move(op));
+}
+
+void Program::AddGatedLinear(Activations in, const PackedWeight& gate, const PackedWeight& up,
+                             Gate kind, Activations out) {
+  auto op = std::make_unique<GatedLinearOp>();
+  op->in = in;
+  op->gate = gate;
+  op->up = up;
+  op->kind = kind;
+  op->out = out;
+  state_->scratch_floats =
+      std::max(state_->scratch_floats, int64_t{2} * kGatedRows * kGatedColumns);
+  ops_.push_back(std::move(op));
+}
+
+}  // namespace sgl
