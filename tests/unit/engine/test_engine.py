@@ -9,12 +9,14 @@ import os
 import signal
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
 
+from sglang.config.server_args import ServerArgs
 from sglang.ipc.errors import RequestAborted
 from unit.engine.stand_in import EchoEngine
 
@@ -221,7 +223,8 @@ def test_shutdown_leaves_nothing_and_may_come_twice(smollm2_gguf: Path) -> None:
 
 
 def test_a_dropped_engine_ends_its_processes(smollm2_gguf: Path) -> None:
-    engine = EchoEngine(model_path=str(smollm2_gguf), skip_tokenizer_init=True)
+    args = ServerArgs(model_path=str(smollm2_gguf), skip_tokenizer_init=True)
+    engine = EchoEngine(**asdict(args))
     result = engine.generate(input_ids=[5, 6], sampling_params={"max_new_tokens": 3})
     assert isinstance(result, dict)
     assert "text" not in result
@@ -232,6 +235,16 @@ def test_a_dropped_engine_ends_its_processes(smollm2_gguf: Path) -> None:
     gc.collect()
     assert gone(pids)
     assert not directory.exists()
+
+
+def test_an_engine_made_in_a_thread_outlives_it(smollm2_gguf: Path) -> None:
+    with ThreadPoolExecutor(1) as pool:
+        engine = pool.submit(EchoEngine, model_path=str(smollm2_gguf)).result()
+    with engine:
+        result = engine.generate("Hello world", FOUR)
+        assert isinstance(result, dict)
+        assert result["output_ids"] == HELLO * 2
+    assert gone(engine.get_all_child_pids())
 
 
 def test_a_killed_child_ends_pending_calls_with_the_reason(smollm2_gguf: Path) -> None:

@@ -45,6 +45,15 @@ LOADING = """
     if __name__ == "__main__":
         Slow(model_path=sys.argv[1])
 """
+WORKING = """
+    import sys
+    from unit.engine.stand_in import EchoEngine
+
+    if __name__ == "__main__":
+        engine = EchoEngine(model_path=sys.argv[1])
+        print("loading", flush=True)
+        engine.generate("Hello world", {"max_new_tokens": 8000, "ignore_eos": True}, rid="endless")
+"""
 
 
 def launch(model: Path, entry: str) -> None:
@@ -150,8 +159,9 @@ def test_an_engine_without_shutdown_ends_with_its_script(
     assert nothing_left(sockets_folder)
 
 
-def test_an_interrupt_while_loading_leaves_nothing(tmp_path: Path, smollm2_gguf: Path, sockets_folder: Path) -> None:
-    with script(tmp_path, LOADING, smollm2_gguf) as process:
+@pytest.mark.parametrize("source", [LOADING, WORKING])
+def test_an_interrupt_leaves_nothing(tmp_path: Path, smollm2_gguf: Path, sockets_folder: Path, source: str) -> None:
+    with script(tmp_path, source, smollm2_gguf) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "loading\n"
         children = psutil.Process(process.pid).children(recursive=True)

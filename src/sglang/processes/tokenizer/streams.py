@@ -24,7 +24,7 @@ LOGPROB_LISTS = LogprobDelta.__struct_fields__
 
 @dataclass(slots=True)
 class Chunk:
-    """What is new in one stream since the consumer last looked."""
+    """What is new in one stream since the consumer last looked. Owns its lists: merging extends them in place."""
 
     text: str = ""
     output_ids: list[int] = field(default_factory=list)
