@@ -48,6 +48,12 @@ _ACCESS: Responses = {
 }
 
 EMPTY_200: Responses = {200: {"description": "Done; the body is empty"}}
+JSON_OR_TEXT_200: Responses = {
+    200: {
+        "description": "Success",
+        "content": {"application/json": {"schema": {}}, "text/plain": {"schema": {"type": "string"}}},
+    }
+}
 TEXT_200: Responses = {
     200: {"description": "Done", "content": {"text/plain": {"schema": {"type": "string"}}}},
     400: {

@@ -142,6 +142,8 @@ class FakeTokenizerManager:
             raise SchemaError('invalid type: string "hot", expected f64')
         if params.get("temperature", 1) < 0:
             raise InvalidRequest(f"temperature must be a non-negative finite number, got {params['temperature']}.")
+        if isinstance(obj.top_logprobs_num, int) and not 0 <= obj.top_logprobs_num <= VOCAB:
+            raise InvalidRequest(f"top_logprobs_num must be in [0, {VOCAB}], got {obj.top_logprobs_num}.")
         if not 1 <= params.get("n", 1) <= 64:
             raise InvalidRequest(f"n must be in [1, 64], got {params['n']}.")
 

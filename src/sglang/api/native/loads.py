@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Request, Response
 
-from sglang.api.answers import info_responses
+from sglang.api.answers import JSON_OR_TEXT_200, info_responses
 from sglang.api.errors import http_error, json_response
 from sglang.api.work import manager
 from sglang.version import __version__
@@ -24,10 +24,22 @@ SECTIONS = {
 }
 """Name in ``include`` → key in a load record."""
 
+NOT_DISAGGREGATED: dict[str, Any] = {
+    "mode": "null",
+    "prefill_bootstrap_queue_reqs": 0,
+    "prefill_inflight_queue_reqs": 0,
+    "decode_prealloc_queue_reqs": 0,
+    "decode_transfer_queue_reqs": 0,
+    "decode_retracted_queue_reqs": 0,
+    "kv_transfer_speed_gb_s": 0.0,
+    "kv_transfer_latency_ms": 0.0,
+}
+"""The section of a server that does prefill and decode in one place, which is the only kind there is."""
+
 _PROMETHEUS_PREFIX = {key: name for name, key in SECTIONS.items()}
 
 
-@router.get("/v1/loads")
+@router.get("/v1/loads", responses=JSON_OR_TEXT_200)
 async def loads(
     request: Request,
     dp_rank: Annotated[int | None, Query(description="one rank only")] = None,
@@ -36,7 +48,8 @@ async def loads(
 ) -> Response:
     """Queue lengths, KV use and throughput of each rank."""
     wanted = _wanted(include)
-    records = [_select(record, wanted) for record in await manager(request).loads()]
+    complete = [{**record, "disaggregation": NOT_DISAGGREGATED} for record in await manager(request).loads()]
+    records = [_select(record, wanted) for record in complete]
     if dp_rank is not None:
         records = [record for record in records if record.get("dp_rank") == dp_rank]
     if format == "prometheus":

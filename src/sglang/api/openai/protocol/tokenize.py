@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
 from sglang.api.body import RequestModel
 from sglang.api.openai.protocol.chat import ChatMessage
@@ -16,7 +16,7 @@ class TokenizeRequest(RequestModel):
 
     model: str = "default"
     prompt: str | list[str] | None = None
-    messages: list[ChatMessage] | None = None
+    messages: list[ChatMessage] | None = Field(None, json_schema_extra={"minItems": 1})
     tools: list[dict[str, Any]] | None = None
     reasoning_effort: str | float | None = None
     continue_final_message: bool = False
