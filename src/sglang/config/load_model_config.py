@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from sglang.config.env import read_env, variable_name
 from sglang.config.model_config import ModelConfig
 from sglang.formats.errors import FormatError
 from sglang.formats.gguf import GGUFFile
@@ -62,7 +62,7 @@ DTYPES = {
 }
 
 GENERATION_KEYS = ("temperature", "top_p", "top_k", "min_p", "repetition_penalty")
-LONGER_CONTEXT_ENV = "SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN"
+LONGER_CONTEXT_ENV = variable_name("allow_overwrite_longer_context_len")
 
 
 def load_model_config(
@@ -120,8 +120,8 @@ def _from_folder(path: Path) -> _Source:
 
 
 def _with_defaults(hf: Json) -> tuple[str, Json]:
-    names = hf.get("architectures") or [None]
-    architecture = names[0] if isinstance(names, list) else None
+    names = hf.get("architectures")
+    architecture = str(names[0]) if isinstance(names, list) and names else str(names)
     if architecture not in ARCHITECTURES:
         raise ValueError(
             f"model architecture {architecture!r} (architectures in config.json) is not supported. "
@@ -171,7 +171,7 @@ def _context_length(path: Path, hf: Json, requested: int | None) -> int:
         return own
     if requested <= 0:
         raise ValueError(f"context length {requested} must be positive")
-    if requested > own and os.environ.get(LONGER_CONTEXT_ENV, "").lower() not in ("1", "true"):
+    if requested > own and not read_env().allow_overwrite_longer_context_len:
         raise ValueError(
             f"context length {requested} is longer than the {own} tokens the model was made for; answers may become "
             f"nonsense. Use {own} or less, or set {LONGER_CONTEXT_ENV}=1 to allow it."

@@ -110,7 +110,7 @@ def _nibbles(packed: Bytes, out: npt.NDArray[Any]) -> None:
 
 def _fifth_bits(blocks: Bytes, at: int) -> Bytes:
     """Bit j of the little-endian 32-bit word at ``at``, moved to bit 4: [n, 32]."""
-    return np.unpackbits(blocks[:, at : at + 4], axis=1, bitorder="little") << 4
+    return np.unpackbits(blocks[:, at : at + 4], axis=1, bitorder="little") << np.uint8(4)
 
 
 def _unpack_q4_0(blocks: Bytes, out: Floats) -> None:

@@ -95,8 +95,8 @@ class SafetensorsFolder:
             twice = entries.keys() & found.keys()
             if twice:
                 raise FormatError(
-                    f"{file}: tensor {min(twice)!r} is also in {entries[min(twice)].file.name}; remove one of the files, "
-                    f"or add the index {INDEX_NAME}"
+                    f"{file}: tensor {min(twice)!r} is also in {entries[min(twice)].file.name}; "
+                    f"remove one of the files, or add the index {INDEX_NAME}"
                 )
             entries.update(found)
         return entries
@@ -153,6 +153,8 @@ def read_header(file: Path) -> dict[str, SafetensorsEntry]:
 
 def _entry(file: Path, base: int, name: str, info: dict[str, Any]) -> SafetensorsEntry:
     begin, end = info["data_offsets"]
+    if begin < 0:
+        raise ValueError(begin)
     shape = tuple(int(dim) for dim in info["shape"])
     return SafetensorsEntry(name, shape, str(info["dtype"]), file, base + int(begin), int(end) - int(begin))
 
