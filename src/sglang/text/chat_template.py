@@ -49,6 +49,7 @@ class ChatTemplate:
     def render(
         self,
         messages: list[Message],
+        /,
         *,
         add_generation_prompt: bool = True,
         tools: list[Any] | None = None,
