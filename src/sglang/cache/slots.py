@@ -50,7 +50,7 @@ class SlotAllocator:
         if pages > self._count:
             return None
         self._count -= pages
-        taken = self._free[self._count : self._count + pages]
+        taken = self._free[self._count : self._count + pages][::-1]  # from the top: neighbours stay neighbours
         return taken * np.int32(self.page_size) if self.page_size > 1 else taken.copy()
 
     def take(self, pages: int) -> SlotArray | None:
@@ -63,7 +63,7 @@ class SlotAllocator:
     def give_back(self, slots: SlotArray) -> None:
         """Free the pages of ``slots``, a run in position order that starts on a page border."""
         pages = slots[:: self.page_size] // self.page_size if self.page_size > 1 else slots
-        self._free[self._count : self._count + len(pages)] = pages
+        self._free[self._count : self._count + len(pages)] = pages[::-1]
         self._count += len(pages)
 
     def free_list(self) -> SlotArray:
