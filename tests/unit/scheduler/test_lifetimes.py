@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 from unit.scheduler.lifetimes import Trace
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", range(100))
 def test_random_trace(seed: int) -> None:
     rng = random.Random(seed)
     trace = Trace(rng)
@@ -73,6 +73,6 @@ class Lifetimes(RuleBasedStateMachine):
 
 
 Lifetimes.TestCase.settings = settings(
-    max_examples=40, stateful_step_count=40, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    max_examples=120, stateful_step_count=60, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 TestLifetimes = Lifetimes.TestCase
