@@ -15,6 +15,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -29,6 +30,10 @@ Entry = str | Callable[[ServerArgs, PortArgs, ReadySender], None]
 
 SCHEDULER_ENTRY = "sglang.processes.scheduler.process:run_scheduler_process"
 DETOKENIZER_ENTRY = "sglang.processes.detokenizer.process:run_detokenizer_process"
+
+PARENT_DECIDES = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+"""Signals that reach the whole process group (Ctrl-C, a closed terminal, a service manager). Children block them:
+the parent may want to finish requests first, and if it dies, the children clean up after it."""
 
 GUARD_HELP = (
     "the main script starts the engine while it is being imported. Child processes import the main script too, "
@@ -75,7 +80,8 @@ def start_child(role: str, entry: Entry, server_args: ServerArgs, port_args: Por
         name=f"sglang-{role}",
         daemon=True,  # a last resort: multiprocessing ends daemons at exit
     )
-    with _interrupt_held_back():
+    resource_tracker.ensure_running()  # starting it later would undo the blocking
+    with _signals_blocked():
         process.start()
     sender.close()  # so that the child's death shows as end of file
     return Child(role, process, receiver)
@@ -84,9 +90,7 @@ def start_child(role: str, entry: Entry, server_args: ServerArgs, port_args: Por
 def _run(role: str, entry: Entry, server_args: ServerArgs, port_args: PortArgs, ready: ReadySender) -> None:
     """What runs in the child: prepare the process, import the entry point, run it, report how it failed."""
     die_with_parent(before_exit=port_args.cleanup)
-    # Ctrl-C reaches the whole process group; the parent decides what it means.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    signal.pthread_sigmask(signal.SIG_BLOCK, PARENT_DECIDES)
     logging.basicConfig(level=server_args.log_level.upper(), format=f"[%(asctime)s {role}] %(message)s")
     try:
         _resolve(entry)(server_args, port_args, ready)
@@ -105,9 +109,9 @@ def _resolve(entry: Entry) -> Callable[[ServerArgs, PortArgs, ReadySender], None
 
 
 @contextmanager
-def _interrupt_held_back() -> Iterator[None]:
-    """Start a child with SIGINT blocked, so that Ctrl-C can't hit it before it has decided to ignore it."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+def _signals_blocked() -> Iterator[None]:
+    """A child inherits the blocking, so that no signal hits it before its own code runs."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, PARENT_DECIDES)
     try:
         yield
     finally:

@@ -145,6 +145,30 @@ def test_a_killed_parent_takes_its_children_along(tmp_path: Path, smollm2_gguf: 
     assert nothing_left(sockets_folder)
 
 
+@pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_to_the_whole_group_leaves_nothing(
+    tmp_path: Path, smollm2_gguf: Path, sockets_folder: Path, signum: int
+) -> None:
+    with script(tmp_path, GUARDED, smollm2_gguf) as process:
+        assert process.stdout is not None
+        children = [psutil.Process(int(pid)) for pid in process.stdout.readline().split()[1:]]
+        os.killpg(process.pid, signum)
+        assert process.wait(timeout=10) == -signum
+        _, alive = psutil.wait_procs(children, timeout=5)
+        assert alive == []
+    assert nothing_left(sockets_folder)
+
+
+def test_children_leave_signals_to_the_parent(tmp_path: Path, smollm2_gguf: Path) -> None:
+    with script(tmp_path, GUARDED, smollm2_gguf) as process:
+        assert process.stdout is not None
+        pids = [int(pid) for pid in process.stdout.readline().split()[1:]]
+        for pid in pids:
+            os.kill(pid, signal.SIGTERM)
+        _, errors = process.communicate("\n", timeout=60)
+        assert (process.returncode, errors) == (0, "")
+
+
 def test_an_engine_without_shutdown_ends_with_its_script(
     tmp_path: Path, smollm2_gguf: Path, sockets_folder: Path
 ) -> None:
