@@ -46,6 +46,8 @@ class ArithmeticExecutor:
             assert int(batch.positions[start + query - 1]) == length - 1
             states.append(np.cumsum(self.kv[table[:length]] * (2 * np.arange(length) + 1)) % PRIME)
             start += query
+        for p in batch.prompt_logprobs:
+            assert 0 <= p.offset <= p.offset + len(p.targets) <= batch.query_lens[p.row], "scores what is not computed"
         tokens = [(int(states[s.row][-1]) + s.seed * 13 + s.position * 5) % VOCAB for s in batch.sample]
         return StepResult(
             tokens=tokens,
