@@ -19,6 +19,7 @@ from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from pathlib import Path
+from types import FrameType
 
 from sglang.config.ports import PortArgs
 from sglang.config.server_args import ServerArgs
@@ -34,6 +35,9 @@ DETOKENIZER_ENTRY = "sglang.processes.detokenizer.process:run_detokenizer_proces
 PARENT_DECIDES = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """Signals that reach the whole process group (Ctrl-C, a closed terminal, a service manager). Children block them:
 the parent may want to finish requests first, and if it dies, the children clean up after it."""
+
+END_SIGNAL = signal.SIGUSR1
+"""The parent's request to end: nobody else sends it, so it need not be blocked."""
 
 GUARD_HELP = (
     "the main script starts the engine while it is being imported. Child processes import the main script too, "
@@ -91,6 +95,7 @@ def _run(role: str, entry: Entry, server_args: ServerArgs, port_args: PortArgs, 
     """What runs in the child: prepare the process, import the entry point, run it, report how it failed."""
     die_with_parent(before_exit=port_args.cleanup)
     signal.pthread_sigmask(signal.SIG_BLOCK, PARENT_DECIDES)
+    signal.signal(END_SIGNAL, _leave)
     logging.basicConfig(level=server_args.log_level.upper(), format=f"[%(asctime)s {role}] %(message)s")
     try:
         _resolve(entry)(server_args, port_args, ready)
@@ -98,6 +103,10 @@ def _run(role: str, entry: Entry, server_args: ServerArgs, port_args: PortArgs, 
         traceback.print_exc()
         ready.send(ProcessFailed(role=role, reason=f"{type(error).__name__}: {error}"))
         sys.exit(1)
+
+
+def _leave(signum: int, frame: FrameType | None) -> None:
+    sys.exit(0)  # by an exception, so that libraries can give back what they hold (semaphores)
 
 
 def _resolve(entry: Entry) -> Callable[[ServerArgs, PortArgs, ReadySender], None]:

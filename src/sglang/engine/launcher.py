@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import os
 import time
 import warnings
 from collections.abc import Callable
@@ -18,6 +19,7 @@ from sglang.config.server_args import ServerArgs
 from sglang.config.validate import NoEffectWarning
 from sglang.engine.children import (
     DETOKENIZER_ENTRY,
+    END_SIGNAL,
     GUARD_HELP,
     SCHEDULER_ENTRY,
     Child,
@@ -35,6 +37,9 @@ from sglang.text.chat_template import ChatTemplate, load_chat_template
 from sglang.text.tokenizer import Tokenizer, load_tokenizer
 
 logger = logging.getLogger(__name__)
+
+STOP_SECONDS = 1.5
+"""How long children may take to end after being asked, before they are killed."""
 
 
 class LaunchError(RuntimeError):
@@ -168,8 +173,13 @@ def _launch_failure(child: Child, message: object) -> str:
 
 
 def end_children(children: list[Child]) -> None:
-    """End all. Returns when none is left. They hold nothing that needs a farewell, and block gentler signals."""
+    """Ask all to end, then insist. Returns when none is left."""
     for child in children:
-        child.process.kill()
+        if child.process.is_alive() and child.process.pid is not None:
+            os.kill(child.process.pid, END_SIGNAL)  # still ours: its exit status has not been collected
+    deadline = time.monotonic() + STOP_SECONDS
     for child in children:
-        child.process.join()
+        child.process.join(max(0.0, deadline - time.monotonic()))
+        if child.process.is_alive():
+            child.process.kill()
+            child.process.join()
