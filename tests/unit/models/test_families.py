@@ -131,14 +131,24 @@ def test_unknown_architecture_lists_the_choices():
         model_class("GPT2LMHeadModel")
 
 
-def test_unknown_activation_is_refused(tmp_path, reference):
+def test_unknown_activation_is_refused(reference):
     config = tiny_config(reference("llama")[1])
-    with pytest.raises(ValueError, match="'relu' is not supported.*silu"):
+    with pytest.raises(ValueError, match=r"'relu' is not supported.*silu"):
         load_model(replace(config, hf={**config.hf, "hidden_act": "relu"}), model_class("LlamaForCausalLM"))
 
 
 def test_bad_layer_types_are_refused(reference):
     config = tiny_config(reference("gemma2")[1])
     hf = json.loads(json.dumps(config.hf)) | {"layer_types": ["chunked_attention"] * SHAPE["num_hidden_layers"]}
-    with pytest.raises(ValueError, match="layer_types.*chunked_attention"):
+    with pytest.raises(ValueError, match=r"layer_types.*chunked_attention"):
         load_model(replace(config, hf=hf), model_class("Gemma2ForCausalLM"))
+
+
+@pytest.mark.parametrize("family", ["gemma2", "qwen2-sliding"])
+def test_layers_slide_by_the_family_rule_where_the_config_has_no_list(family, reference):
+    config = tiny_config(reference(family)[1])
+    bare = replace(config, hf={key: value for key, value in config.hf.items() if key != "layer_types"})
+    assert len(bare.hf) < len(config.hf)
+    ids = prompt(40)
+    listed, ruled = (Runner(load_model(c, model_class(c.architecture))).step({0: ids})[0] for c in (config, bare))
+    assert torch.equal(ruled, listed)
