@@ -175,7 +175,7 @@ def test_dead_child_takes_the_system_down(fresh: Server, role: str) -> None:
     assert not out.endswith("200"), "a pending request must end with an error"
     assert gone(processes, 5)
     last = [line for line in fresh.log.read_text().splitlines() if line.strip()][-1]
-    assert role in last and "signal 9" in last.lower() or "SIGKILL" in last, last
+    assert (role in last and "signal 9" in last.lower()) or "SIGKILL" in last, last
 
 
 def test_killed_parent_leaves_no_children(fresh: Server) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import logging
 import multiprocessing
+import os
 import signal
 import sys
 import traceback
@@ -61,6 +62,12 @@ class Child:
         return f"the {self.role} process ended with exit code {code}"
 
 
+OPENMP_SPINS = "20000"
+"""Turns an OpenMP thread spins at a barrier before it sleeps (about 50 µs). libgomp's default spins on without end
+while no more threads than cores are asked for; as soon as anything else wants a core, a step then takes 15 times as
+long: each barrier waits for a thread that the spinning one keeps off the core."""
+
+
 def refuse_inside_bootstrap() -> None:
     """Raise where a child process, importing an unguarded main script, is about to start an engine of its own."""
     if getattr(multiprocessing.current_process(), "_inheriting", False):
@@ -96,6 +103,7 @@ def _run(role: str, entry: Entry, server_args: ServerArgs, port_args: PortArgs, 
     die_with_parent(before_exit=port_args.cleanup)
     signal.pthread_sigmask(signal.SIG_BLOCK, PARENT_DECIDES)
     signal.signal(END_SIGNAL, _leave)
+    os.environ.setdefault("GOMP_SPINCOUNT", OPENMP_SPINS)  # read when torch is imported, by the entry point
     logging.basicConfig(level=server_args.log_level.upper(), format=f"[%(asctime)s {role}] %(message)s")
     try:
         _resolve(entry)(server_args, port_args, ready)
