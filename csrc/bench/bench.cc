@@ -1,12 +1,15 @@
 // Microbenchmarks: matmul in GMAC/s (and GB/s of weights), attention in GB/s of keys and values.
 // usage: sgl_bench [isa] [threads] [filter]
-#include <chrono>
+#include <time.h>
+
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <vector>
 
+#include "sgl/arena.h"
 #include "sgl/kernels.h"
 #include "sgl/pack.h"
 #include "sgl/threads.h"
@@ -14,10 +17,13 @@
 namespace sgl {
 namespace {
 
-using Clock = std::chrono::steady_clock;
+// One thread is timed by its own processor time, so that a busy machine matters less.
+bool g_own_time = false;
 
-double Seconds(Clock::time_point since) {
-  return std::chrono::duration<double>(Clock::now() - since).count();
+double Now() {
+  timespec t;
+  clock_gettime(g_own_time ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC, &t);
+  return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
 }
 
 // Best time of a few rounds: the machine may be shared.
@@ -25,11 +31,11 @@ template <class F>
 double BestTime(F&& f) {
   f();
   double best = 1e9;
-  const Clock::time_point start = Clock::now();
-  for (int i = 0; i < 1000 && (i < 5 || Seconds(start) < 0.25); ++i) {
-    const Clock::time_point t = Clock::now();
+  const double start = Now();
+  for (int i = 0; i < 1000 && (i < 5 || Now() - start < 0.25); ++i) {
+    const double t = Now();
     f();
-    best = std::min(best, Seconds(t));
+    best = std::min(best, Now() - t);
   }
   return best;
 }
@@ -50,12 +56,12 @@ void BenchMatmul(const Kernels& kernels, ThreadPool& pool, GgufType type, const 
   const PackedWeight layout = PackedLayout(PackedFormat(type), shape.n, shape.k, kernels.nr);
   // Copies of small matrices, so that batch 1 reads memory and not the cache.
   const int64_t copies = std::max<int64_t>(1, (int64_t{96} << 20) / PackedBytes(layout));
-  std::unique_ptr<uint8_t, void (*)(void*)> bytes(
-      static_cast<uint8_t*>(
-          std::aligned_alloc(64, static_cast<size_t>(copies * PackedBytes(layout)))),
-      std::free);
-  std::memset(bytes.get(), 0x11, static_cast<size_t>(copies * PackedBytes(layout)));
-  for (int64_t m : {1, 8, 32, 512}) {
+  const PageBlock bytes(copies * PackedBytes(layout));
+  std::memset(bytes.data(), 0x11, static_cast<size_t>(copies * PackedBytes(layout)));
+  for (int64_t m : {0, 1, 8, 32, 512}) {
+    const bool cached = m == 0;  // batch 1 on one copy that fits the cache
+    if (cached) m = 1;
+    if (cached && PackedBytes(layout) > (1 << 20)) continue;
     if (m == 512 && shape.n > 40000) continue;
     std::vector<QBlock> x(static_cast<size_t>(m * shape.k / 32));
     std::vector<float> row(static_cast<size_t>(shape.k), 0.5f);
@@ -69,15 +75,14 @@ void BenchMatmul(const Kernels& kernels, ThreadPool& pool, GgufType type, const 
       pool.Run([&](Team& team) {
         for (int64_t i = 0; i < repeat; ++i) {
           PackedWeight w = layout;
-          w.data = bytes.get() + (copy + i) % copies * PackedBytes(layout);
+          w.data = bytes.data() + (cached ? 0 : (copy + i) % copies * PackedBytes(layout));
           MatmulArgs a;
           a.w = &w;
           a.x = x.data();
           a.x_stride = shape.k / 32;
           a.out = out.data();
           a.out_stride = shape.n;
-          const int64_t grain = std::max<int64_t>(1, w.tiles() / (team.size() * 8));
-          team.For(w.tiles(), grain,
+          team.For(w.tiles(), 1,
                    [&](int64_t begin, int64_t end) { kernels.matmul(a, 0, m, begin, end); });
         }
       });
@@ -85,10 +90,10 @@ void BenchMatmul(const Kernels& kernels, ThreadPool& pool, GgufType type, const 
     });
     const double macs = static_cast<double>(repeat * m * shape.n * shape.k);
     const double read = static_cast<double>(repeat * PackedBytes(layout));
-    std::printf("%-8s %-5s %6lld x %-5lld M=%-4lld %8.1f GMAC/s %7.1f GB/s of weights\n",
+    std::printf("%-8s %-5s %6lld x %-5lld M=%-4lld %8.1f GMAC/s %7.1f GB/s of weights%s\n",
                 shape.model, type_name, static_cast<long long>(shape.n),
                 static_cast<long long>(shape.k), static_cast<long long>(m), macs / seconds / 1e9,
-                read / seconds / 1e9);
+                read / seconds / 1e9, cached ? " (cached)" : "");
   }
 }
 
@@ -109,27 +114,31 @@ void BenchRead(ThreadPool& pool) {
               pool.size());
 }
 
-void BenchBarrier(ThreadPool& pool) {
+void BenchLoop(ThreadPool& pool) {
   const double seconds = BestTime([&] {
     pool.Run([&](Team& team) {
-      for (int i = 0; i < 1000; ++i) team.Barrier();
+      for (int i = 0; i < 1000; ++i) team.For(team.size(), 1, [](int64_t, int64_t) {});
     });
   });
-  std::printf("barrier %.2f us\n", seconds * 1e3);
+  std::printf("empty loop %.2f us\n", seconds * 1e3);
 }
 
 // One pass of `queries` over every block of a long context.
-void BenchAttention(const Kernels& kernels, ThreadPool& pool, int head_dim, int queries) {
+void BenchAttention(const Kernels& kernels, ThreadPool& pool, int head_dim, int queries,
+                    bool cached) {
   AttentionShape shape;
   shape.kv_heads = 1;
   shape.head_dim = head_dim;
   shape.scale = 0.1f;
   const int blocks = 4096;
   const int64_t values = int64_t{blocks} * 64 * head_dim;
-  std::vector<uint16_t> k(static_cast<size_t>(values), 0x2c00);
-  std::vector<uint16_t> v(static_cast<size_t>(values), 0x2c00);
+  const PageBlock k(values * 2);
+  const PageBlock v(values * 2);
+  std::memset(k.data(), 0x2c, static_cast<size_t>(values * 2));
+  std::memset(v.data(), 0x2c, static_cast<size_t>(values * 2));
   std::vector<int32_t> slots(static_cast<size_t>(blocks * 64));
-  for (size_t i = 0; i < slots.size(); ++i) slots[i] = static_cast<int32_t>(i);
+  const size_t wrap = cached ? 256 : slots.size();
+  for (size_t i = 0; i < slots.size(); ++i) slots[i] = static_cast<int32_t>(i % wrap);
   std::vector<float> q(static_cast<size_t>(queries * head_dim), 0.1f);
   const double seconds = BestTime([&] {
     pool.Run([&](Team& team) {
@@ -161,8 +170,9 @@ void BenchAttention(const Kernels& kernels, ThreadPool& pool, int head_dim, int 
       });
     });
   });
-  std::printf("attention f16 head_dim %-3d queries %-2d %7.1f GB/s of KV %7.1f GMAC/s\n", head_dim,
-              queries, static_cast<double>(values) * 4 / seconds / 1e9,
+  std::printf("attention f16 %-6s head_dim %-3d queries %-2d %7.1f GB/s of KV %7.1f GMAC/s\n",
+              cached ? "cached" : "memory", head_dim, queries,
+              static_cast<double>(values) * 4 / seconds / 1e9,
               static_cast<double>(values) * 2 * queries / seconds / 1e9);
 }
 
@@ -178,9 +188,10 @@ int main(int argc, char** argv) {
   }
   const char* filter = argc > 3 ? argv[3] : "";
   ThreadPool pool(argc > 2 ? std::atoi(argv[2]) : 2);
+  g_own_time = pool.size() == 1;
   std::printf("kernels %s\n", kernels->name);
   BenchRead(pool);
-  BenchBarrier(pool);
+  BenchLoop(pool);
   if (std::strcmp(filter, "attention") != 0) {
     for (const Shape& shape : kShapes) {
       if (std::strstr(shape.model, filter) == nullptr) continue;
@@ -190,6 +201,8 @@ int main(int argc, char** argv) {
     }
   }
   for (int head_dim : {64, 128}) {
-    for (int queries : {1, 3, 7, 16, 60}) BenchAttention(*kernels, pool, head_dim, queries);
+    for (int queries : {1, 3, 7, 16, 60}) {
+      for (bool cached : {false, true}) BenchAttention(*kernels, pool, head_dim, queries, cached);
+    }
   }
 }

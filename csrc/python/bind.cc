@@ -3,12 +3,12 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
 
-#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <optional>
@@ -17,6 +17,7 @@
 #include <tuple>
 #include <vector>
 
+#include "sgl/arena.h"
 #include "sgl/program.h"
 
 namespace nb = nanobind;
@@ -68,27 +69,29 @@ DType DTypeNamed(const std::string& name) {
   throw std::invalid_argument("dtype '" + name + "'; accepted are float32, float16, bfloat16");
 }
 
-struct FreeBytes {
-  void operator()(uint8_t* p) const { std::free(p); }
-};
-
-// A packed matrix that owns its bytes.
+// A packed matrix; its bytes lie in an arena that lives as long as it does.
 struct Weight {
   PackedWeight w;
   const Kernels* kernels;
-  std::unique_ptr<uint8_t, FreeBytes> bytes;
+  std::shared_ptr<WeightArena> arena;
+  uint8_t* bytes;
 
-  Weight(Format format, int64_t n, int64_t k, const Kernels& kern)
-      : w(PackedLayout(format, n, k, kern.nr)), kernels(&kern) {
-    const auto size = static_cast<size_t>((PackedBytes(w) + 63) / 64 * 64);
-    bytes.reset(static_cast<uint8_t*>(std::aligned_alloc(64, size)));
-    if (bytes == nullptr) throw std::bad_alloc();
-    w.data = bytes.get();
+  Weight(std::shared_ptr<WeightArena> memory, Format format, int64_t n, int64_t k,
+         const Kernels& kern)
+      : w(PackedLayout(format, n, k, kern.nr)),
+        kernels(&kern),
+        arena(std::move(memory)),
+        bytes(arena->Take(PackedBytes(w))) {
+    w.data = bytes;
   }
 };
 
+using ArenaPtr = std::shared_ptr<WeightArena>;
+
+ArenaPtr Own(ArenaPtr arena) { return arena ? arena : std::make_shared<WeightArena>(1); }
+
 std::unique_ptr<Weight> PackFile(ThreadPool& pool, int type_number, Bytes rows, int64_t n,
-                                 int64_t k, std::optional<std::string> isa) {
+                                 int64_t k, ArenaPtr arena, std::optional<std::string> isa) {
   const auto type = static_cast<GgufType>(type_number);
   const int64_t row_bytes = GgufRowBytes(type, k);
   if (row_bytes < 0 || static_cast<int64_t>(rows.nbytes()) != n * row_bytes) {
@@ -96,18 +99,18 @@ std::unique_ptr<Weight> PackFile(ThreadPool& pool, int type_number, Bytes rows, 
                                 std::to_string(n) + " x " + std::to_string(k) +
                                 " values does not fit " + std::to_string(rows.nbytes()) + " bytes");
   }
-  auto weight = std::make_unique<Weight>(PackedFormat(type), n, k, KernelsNamed(isa));
+  auto weight = std::make_unique<Weight>(Own(arena), PackedFormat(type), n, k, KernelsNamed(isa));
   nb::gil_scoped_release release;
   pool.Run([&](Team& team) {
     team.For(weight->w.tiles(), 8, [&](int64_t begin, int64_t end) {
-      PackGguf(type, rows.data(), weight->w, begin, end, weight->bytes.get());
+      PackGguf(type, rows.data(), weight->w, begin, end, weight->bytes);
     });
   });
   return weight;
 }
 
 std::unique_ptr<Weight> PackFloats(ThreadPool& pool, Floats2 rows, const std::string& format,
-                                   std::optional<std::string> isa) {
+                                   ArenaPtr arena, std::optional<std::string> isa) {
   const Format f =
       format == "int8" ? Format::kQ8_0
       : format == "int4"
@@ -116,11 +119,11 @@ std::unique_ptr<Weight> PackFloats(ThreadPool& pool, Floats2 rows, const std::st
   const auto n = static_cast<int64_t>(rows.shape(0));
   const auto k = static_cast<int64_t>(rows.shape(1));
   if (k % 32 != 0) throw std::invalid_argument("quantised weights need a depth of 32 * n");
-  auto weight = std::make_unique<Weight>(f, n, k, KernelsNamed(isa));
+  auto weight = std::make_unique<Weight>(Own(arena), f, n, k, KernelsNamed(isa));
   nb::gil_scoped_release release;
   pool.Run([&](Team& team) {
     team.For(weight->w.tiles(), 8, [&](int64_t begin, int64_t end) {
-      PackQuantized(rows.data(), weight->w, begin, end, weight->bytes.get());
+      PackQuantized(rows.data(), weight->w, begin, end, weight->bytes);
     });
   });
   return weight;
@@ -171,7 +174,7 @@ struct Pool {
   std::string dtype;
   DType type;
   int64_t slots, kv_heads, head_dim;
-  std::unique_ptr<uint8_t, FreeBytes> k, v;
+  PageBlock k, v;  // memory is taken as slots are first used
 
   Pool(int64_t slot_count, int64_t heads, int64_t dim, const std::string& name)
       : dtype(name),
@@ -179,18 +182,10 @@ struct Pool {
         slots(slot_count),
         kv_heads(heads),
         head_dim(dim),
-        k(Zeros()),
-        v(Zeros()) {}
+        k(bytes()),
+        v(bytes()) {}
 
   int64_t bytes() const { return slots * kv_heads * head_dim * SizeOf(type); }
-
-  // Zero pages: memory is taken as slots are first used.
-  std::unique_ptr<uint8_t, FreeBytes> Zeros() const {
-    std::unique_ptr<uint8_t, FreeBytes> p(
-        static_cast<uint8_t*>(std::calloc(static_cast<size_t>(bytes()) + 64, 1)));
-    if (p == nullptr) throw std::bad_alloc();
-    return p;
-  }
 };
 
 using ActivationIds = std::tuple<BufferId, BufferId>;  // floats, blocks; -1 = none
@@ -331,7 +326,7 @@ class PyProgram {
   KvPool HoldPool(nb::object pool) {
     Pool& p = nb::cast<Pool&>(pool);
     held_.push_back(pool);
-    return {p.k.get(), p.v.get(), p.slots};
+    return {p.k.data(), p.v.data(), p.slots};
   }
 
   AttentionShape Shape(int32_t heads, nb::object pool, float scale, float softcap, int32_t window) {
@@ -381,6 +376,10 @@ NB_MODULE(_native, m) {
       .def(nb::init<int, int>(), nb::arg("threads"), nb::arg("spin_us") = 50)
       .def_prop_ro("size", &ThreadPool::size);
 
+  nb::class_<WeightArena>(m, "WeightArena", "Shared memory of many weights, on huge pages.")
+      .def(nb::init<>())
+      .def_prop_ro("used", &WeightArena::used);
+
   nb::class_<Weight>(m, "Weight")
       .def_prop_ro("n", [](const Weight& w) { return w.w.n; })
       .def_prop_ro("k", [](const Weight& w) { return w.w.k; })
@@ -388,10 +387,11 @@ NB_MODULE(_native, m) {
       .def_prop_ro("quantized", [](const Weight& w) { return !IsDense(w.w.format); })
       .def("rows", &UnpackRows, nb::arg("begin"), nb::arg("end"), "Rows as float32.");
   m.def("pack", &PackFile, nb::arg("pool"), nb::arg("type"), nb::arg("rows"), nb::arg("n"),
-        nb::arg("k"), nb::arg("isa") = nb::none(),
+        nb::arg("k"), nb::arg("arena") = nb::none(), nb::arg("isa") = nb::none(),
         "Packs a row-major matrix of a GGUF type number (0 float32, 1 float16, 30 bfloat16, ...).");
   m.def("quantize", &PackFloats, nb::arg("pool"), nb::arg("rows"), nb::arg("format"),
-        nb::arg("isa") = nb::none(), "Quantises a float32 matrix to int8 or int4 and packs it.");
+        nb::arg("arena") = nb::none(), nb::arg("isa") = nb::none(),
+        "Quantises a float32 matrix to int8 or int4 and packs it.");
   m.def("linear", &Linear, nb::arg("pool"), nb::arg("weight"), nb::arg("x"));
 
   nb::class_<Pool>(m, "KvPool")

@@ -62,17 +62,23 @@ uint8_t GetQuant(const uint8_t* group, int bits, int nr, int c, int i) {
   return static_cast<uint8_t>(q);
 }
 
-struct ScalePlane {
+// Where things lie in 32 of k: scales first, then quants.
+struct GroupLayout {
   FormatSpec spec;
   int nr;
 
-  int64_t offset(int64_t group, bool min, int c) const {
-    const int64_t size = spec.wide_scale ? 4 : 2;
-    const int64_t per_group = spec.has_min ? 2 * nr : nr;
-    return (group * per_group + (min ? nr : 0) + c) * size;
+  int64_t scale_size() const { return spec.wide_scale ? 4 : 2; }
+  int64_t group_scales() const { return int64_t{nr} * (spec.has_min ? 2 : 1); }
+  int64_t quants() const { return 32 / spec.group * group_scales() * scale_size(); }
+  int64_t bytes() const { return quants() + int64_t{nr} * 4 * spec.bits; }
+
+  // Scale or minimum of feature c for the group that holds value i of k.
+  int64_t scale(int64_t i, bool min, int c) const {
+    const int64_t group = i % 32 / spec.group;
+    return i / 32 * bytes() + (group * group_scales() + (min ? nr : 0) + c) * scale_size();
   }
-  void Put(uint8_t* plane, int64_t group, bool min, int c, float value) const {
-    uint8_t* p = plane + offset(group, min, c);
+  void Put(uint8_t* tile, int64_t i, bool min, int c, float value) const {
+    uint8_t* p = tile + scale(i, min, c);
     const uint16_t half = FloatToHalf(value);
     if (spec.wide_scale) {
       std::memcpy(p, &value, 4);
@@ -80,22 +86,22 @@ struct ScalePlane {
       std::memcpy(p, &half, 2);
     }
   }
-  float Get(const uint8_t* plane, int64_t group, bool min, int c) const {
-    return DenseValue(spec.wide_scale ? Format::kF32 : Format::kF16, plane + offset(group, min, c));
+  float Get(const uint8_t* tile, int64_t i, bool min, int c) const {
+    return DenseValue(spec.wide_scale ? Format::kF32 : Format::kF16, tile + scale(i, min, c));
   }
 };
 
-void PackColumn(const PackedWeight& w, const GroupedRow& row, int c, uint8_t* dst) {
-  const FormatSpec spec = SpecOf(w.format);
-  const ScalePlane plane{spec, w.nr};
-  const int64_t group_bytes = int64_t{w.nr} * 4 * spec.bits;
+void PackColumn(const PackedWeight& w, const GroupedRow& row, int c, uint8_t* tile) {
+  const GroupLayout layout{SpecOf(w.format), w.nr};
+  const FormatSpec& spec = layout.spec;
   for (int64_t i = 0; i < w.k; ++i) {
-    PutQuant(dst + i / 32 * group_bytes, spec.bits, w.nr, c, static_cast<int>(i % 32),
-             row.q[static_cast<size_t>(i)]);
+    PutQuant(tile + i / 32 * layout.bytes() + layout.quants(), spec.bits, w.nr, c,
+             static_cast<int>(i % 32), row.q[static_cast<size_t>(i)]);
   }
-  for (int64_t g = 0; g < w.k / spec.group; ++g) {
-    plane.Put(dst + w.scale_offset, g, false, c, row.scale[static_cast<size_t>(g)]);
-    if (spec.has_min) plane.Put(dst + w.scale_offset, g, true, c, row.min[static_cast<size_t>(g)]);
+  for (int64_t i = 0; i < w.k; i += spec.group) {
+    const auto g = static_cast<size_t>(i / spec.group);
+    layout.Put(tile, i, false, c, row.scale[g]);
+    if (spec.has_min) layout.Put(tile, i, true, c, row.min[g]);
   }
 }
 
@@ -176,15 +182,8 @@ PackedWeight PackedLayout(Format format, int64_t n, int64_t k, int nr) {
   w.nr = nr;
   w.n = n;
   w.k = k;
-  if (IsDense(format)) {
-    w.scale_offset = Align64(k * nr * DenseBytes(format));
-    w.tile_bytes = w.scale_offset;
-    return w;
-  }
-  const FormatSpec spec = SpecOf(format);
-  const int64_t scales = k / spec.group * nr * (spec.has_min ? 2 : 1) * (spec.wide_scale ? 4 : 2);
-  w.scale_offset = Align64(k / 32 * nr * 4 * spec.bits);
-  w.tile_bytes = w.scale_offset + Align64(scales);
+  w.tile_bytes = Align64(IsDense(format) ? k * nr * DenseBytes(format)
+                                         : k / 32 * GroupLayout{SpecOf(format), nr}.bytes());
   return w;
 }
 
@@ -237,18 +236,14 @@ void UnpackRow(const PackedWeight& w, int64_t n, float* out) {
     for (int64_t i = 0; i < w.k; ++i) out[i] = DenseValue(w.format, tile + (i * w.nr + c) * size);
     return;
   }
-  const FormatSpec spec = SpecOf(w.format);
-  const ScalePlane plane{spec, w.nr};
+  const GroupLayout layout{SpecOf(w.format), w.nr};
+  const FormatSpec& spec = layout.spec;
   const int zero = spec.zero_log2 < 0 ? 0 : 1 << spec.zero_log2;
-  const int64_t group_bytes = int64_t{w.nr} * 4 * spec.bits;
-  for (int64_t g = 0; g < w.k / spec.group; ++g) {
-    const float scale = plane.Get(tile + w.scale_offset, g, false, c);
-    const float min = spec.has_min ? plane.Get(tile + w.scale_offset, g, true, c) : 0;
-    for (int64_t i = g * spec.group; i < (g + 1) * spec.group; ++i) {
-      const int q =
-          GetQuant(tile + i / 32 * group_bytes, spec.bits, w.nr, c, static_cast<int>(i % 32));
-      out[i] = scale * static_cast<float>(q - zero) + min;
-    }
+  for (int64_t i = 0; i < w.k; ++i) {
+    const uint8_t* quants = tile + i / 32 * layout.bytes() + layout.quants();
+    const int q = GetQuant(quants, spec.bits, w.nr, c, static_cast<int>(i % 32));
+    out[i] = layout.Get(tile, i, false, c) * static_cast<float>(q - zero) +
+             (spec.has_min ? layout.Get(tile, i, true, c) : 0);
   }
 }
 

@@ -18,7 +18,7 @@ struct RopeStoreOp : Program::Op {
   KvPool pool;
 
   void Run(Team& team, Program::State& s) const override {
-    team.For(s.step->tokens, Grain(s.step->tokens, team), [&](int64_t begin, int64_t end) {
+    team.For(s.step->tokens, 1, [&](int64_t begin, int64_t end) {
       for (int64_t t = begin; t < end; ++t) Token(s, t);
     });
   }
@@ -99,15 +99,13 @@ struct AttentionOp : Program::Op {
       });
     }
     if (shared > 0) {
-      team.For(shared * heads, std::min<int64_t>(4, Grain(shared * heads, team)),
-               [&](int64_t begin, int64_t end) {
-                 for (int64_t i = begin; i < end; ++i) {
-                   DecodeBlock(s, team.rank(), plan.shared[static_cast<size_t>(i / heads)],
-                               i % heads);
-                 }
-               });
+      team.For(shared * heads, 2, [&](int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end; ++i) {
+          DecodeBlock(s, team.rank(), plan.shared[static_cast<size_t>(i / heads)], i % heads);
+        }
+      });
     }
-    team.For(s.step->tokens, Grain(s.step->tokens, team), [&](int64_t begin, int64_t end) {
+    team.For(s.step->tokens, 1, [&](int64_t begin, int64_t end) {
       for (int64_t t = begin; t < end; ++t) FinishToken(s, t);
     });
   }

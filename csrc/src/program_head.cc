@@ -24,7 +24,7 @@ struct HeadOp : Program::Op {
     const Step& step = *s.step;
     if (step.outputs == 0) return;
     const int64_t width = s.Width(x);
-    team.For(step.outputs, Grain(step.outputs, team), [&](int64_t begin, int64_t end) {
+    team.For(step.outputs, 1, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
         float* normed = s.Floats(in.floats, i);
         const float* row = s.Floats(x, step.output_tokens[i]);
@@ -36,13 +36,12 @@ struct HeadOp : Program::Op {
     const int64_t pieces = CeilDiv(weight.n, kHeadColumns);
     const int64_t row_blocks =
         CeilDiv(step.full_rows, kHeadRows) + CeilDiv(step.outputs - step.full_rows, kHeadRows);
-    team.For(pieces * row_blocks, Grain(pieces * row_blocks, team),
-             [&](int64_t begin, int64_t end) {
-               for (int64_t i = begin; i < end; ++i) {
-                 Piece(s, team.rank(), i / pieces, i % pieces * kHeadColumns);
-               }
-             });
-    team.For(step.outputs, Grain(step.outputs, team), [&](int64_t begin, int64_t end) {
+    team.For(pieces * row_blocks, 1, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        Piece(s, team.rank(), i / pieces, i % pieces * kHeadColumns);
+      }
+    });
+    team.For(step.outputs, 1, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) Gather(s, i);
     });
   }

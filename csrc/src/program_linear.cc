@@ -16,7 +16,7 @@ struct EmbeddingOp : Program::Op {
   BufferId out = kNone;
 
   void Run(Team& team, Program::State& s) const override {
-    team.For(s.step->tokens, Grain(s.step->tokens, team), [&](int64_t begin, int64_t end) {
+    team.For(s.step->tokens, 1, [&](int64_t begin, int64_t end) {
       for (int64_t t = begin; t < end; ++t) {
         float* x = s.Floats(out, t);
         const int64_t id = s.step->input_ids[t];
@@ -40,7 +40,7 @@ struct NormOp : Program::Op {
 
   void Run(Team& team, Program::State& s) const override {
     const int64_t width = s.Width(x);
-    team.For(s.step->tokens, Grain(s.step->tokens, team), [&](int64_t begin, int64_t end) {
+    team.For(s.step->tokens, 1, [&](int64_t begin, int64_t end) {
       float* spare = s.scratch[static_cast<size_t>(team.rank())].floats.as<float>();
       for (int64_t t = begin; t < end; ++t) {
         float* row = s.Floats(x, t);
@@ -70,7 +70,7 @@ struct LinearOp : Program::Op {
     int64_t tiles = 0;
     for (const LinearPart& p : parts) tiles += p.weight.tiles();
     const int64_t row_blocks = CeilDiv(s.step->tokens, kRowBlock);
-    team.For(tiles * row_blocks, Grain(tiles * row_blocks, team),
+    team.For(tiles * row_blocks, 1,
              [&](int64_t begin, int64_t end) { Pieces(s, tiles, begin, end); });
   }
 
@@ -108,13 +108,12 @@ struct GatedLinearOp : Program::Op {
   void Run(Team& team, Program::State& s) const override {
     const int64_t columns = CeilDiv(gate.n, kGatedColumns);
     const int64_t row_blocks = CeilDiv(s.step->tokens, kGatedRows);
-    team.For(columns * row_blocks, Grain(columns * row_blocks, team),
-             [&](int64_t begin, int64_t end) {
-               float* spare = s.scratch[static_cast<size_t>(team.rank())].floats.as<float>();
-               for (int64_t i = begin; i < end; ++i) {
-                 Piece(s, i % columns * kGatedColumns, i / columns * kGatedRows, spare);
-               }
-             });
+    team.For(columns * row_blocks, 1, [&](int64_t begin, int64_t end) {
+      float* spare = s.scratch[static_cast<size_t>(team.rank())].floats.as<float>();
+      for (int64_t i = begin; i < end; ++i) {
+        Piece(s, i % columns * kGatedColumns, i / columns * kGatedRows, spare);
+      }
+    });
   }
 
   // Columns [column, column + 32) of rows [row, row + 32): both products stay in the cache.

@@ -89,10 +89,4 @@ constexpr int64_t kRowBlock = 64;
 
 inline int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-// Piece size that gives each thread several turns but keeps pieces worth a fetch.
-inline int64_t Grain(int64_t tasks, const Team& team) {
-  const int64_t grain = tasks / (int64_t{team.size()} * 8);
-  return grain < 1 ? 1 : grain;
-}
-
 }  // namespace sgl

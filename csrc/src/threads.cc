@@ -17,19 +17,11 @@ inline void Pause() {
 // need the very core we spin on.
 constexpr int kSpinsBeforeYield = 4000;
 
-}  // namespace
+inline uint32_t LoopOf(uint64_t ticket) { return static_cast<uint32_t>(ticket >> 32); }
 
-void Team::Barrier() {
-  if (size_ == 1) return;
-  ThreadPool& p = *pool_;
-  const uint32_t phase = p.phase_.load(std::memory_order_relaxed);
-  if (p.arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 == static_cast<uint32_t>(size_)) {
-    p.arrived_.store(0, std::memory_order_relaxed);
-    p.next_.store(0, std::memory_order_relaxed);
-    p.phase_.store(phase + 1, std::memory_order_release);
-    return;
-  }
-  for (int spins = 0; p.phase_.load(std::memory_order_acquire) == phase; ++spins) {
+template <class Ready>
+void SpinUntil(Ready ready) {
+  for (int spins = 0; !ready(); ++spins) {
     if (spins < kSpinsBeforeYield) {
       Pause();
     } else {
@@ -38,8 +30,36 @@ void Team::Barrier() {
   }
 }
 
-int64_t Team::Next(int64_t grain) {
-  return pool_->next_.fetch_add(grain, std::memory_order_relaxed);
+}  // namespace
+
+bool Team::NextPiece(int64_t count, int64_t grain, int64_t* begin, int64_t* end) {
+  std::atomic<uint64_t>& ticket = pool_->ticket_;
+  uint64_t seen = ticket.load(std::memory_order_acquire);
+  while (LoopOf(seen) == loop_) {
+    const int64_t at = static_cast<uint32_t>(seen);
+    if (at >= count) return false;
+    // A fair share of half of what is left.
+    int64_t size = (count - at) / (2 * int64_t{size_});
+    if (size < grain) size = grain;
+    if (size > count - at) size = count - at;
+    if (ticket.compare_exchange_weak(seen, seen + static_cast<uint64_t>(size),
+                                     std::memory_order_acq_rel, std::memory_order_acquire)) {
+      *begin = at;
+      *end = at + size;
+      return true;
+    }
+  }
+  return false;  // the others are past this loop already
+}
+
+void Team::FinishLoop(int64_t count, int64_t done) {
+  ThreadPool& p = *pool_;
+  if (done > 0 && p.done_.fetch_add(done, std::memory_order_acq_rel) + done == count) {
+    p.done_.store(0, std::memory_order_relaxed);
+    p.ticket_.store(static_cast<uint64_t>(loop_ + 1) << 32, std::memory_order_release);
+    return;
+  }
+  SpinUntil([&] { return LoopOf(p.ticket_.load(std::memory_order_acquire)) != loop_; });
 }
 
 ThreadPool::ThreadPool(int threads, int spin_us)
@@ -51,7 +71,7 @@ ThreadPool::~ThreadPool() {
   {
     std::lock_guard<std::mutex> lock(sleep_mutex_);
     stop_.store(true);
-    job_.fetch_add(1, std::memory_order_release);
+    job_.fetch_add(1);
   }
   wake_.notify_all();
   for (std::thread& t : workers_) t.join();
@@ -60,41 +80,55 @@ ThreadPool::~ThreadPool() {
 void ThreadPool::RunErased(Erased fn, void* body) {
   std::lock_guard<std::mutex> run(run_mutex_);
   Team team(this, 0, size_);
-  if (size_ > 1) {
-    {
-      std::lock_guard<std::mutex> lock(sleep_mutex_);
-      fn_ = fn;
-      body_ = body;
-      job_.fetch_add(1, std::memory_order_release);
-    }
-    wake_.notify_all();
+  if (size_ == 1) {
+    fn(team, body);
+    return;
   }
+  first_loop_ = LoopOf(ticket_.load(std::memory_order_relaxed));
+  fn_ = fn;
+  body_ = body;
+  {
+    std::lock_guard<std::mutex> lock(sleep_mutex_);
+    job_.fetch_add(1);  // opens the region
+  }
+  wake_.notify_all();
+  team.loop_ = first_loop_ - 1;
   fn(team, body);
-  team.Barrier();
+  job_.fetch_add(1);  // closes it: who is not inside now stays out
+  SpinUntil([&] { return inside_.load() == 0; });
 }
 
+// Returns the number of an open region other than `seen`.
 uint32_t ThreadPool::AwaitJob(uint32_t seen) {
   using Clock = std::chrono::steady_clock;
+  const auto open = [&] {
+    const uint32_t job = job_.load(std::memory_order_acquire);
+    return stop_.load(std::memory_order_relaxed) || (job % 2 == 1 && job != seen);
+  };
   const auto deadline = Clock::now() + std::chrono::microseconds(spin_us_);
   do {
     for (int i = 0; i < 64; ++i) {
-      const uint32_t job = job_.load(std::memory_order_acquire);
-      if (job != seen) return job;
+      if (open()) return job_.load();
       Pause();
     }
   } while (Clock::now() < deadline);
   std::unique_lock<std::mutex> lock(sleep_mutex_);
-  wake_.wait(lock, [&] { return job_.load(std::memory_order_acquire) != seen; });
-  return job_.load(std::memory_order_acquire);
+  wake_.wait(lock, open);
+  return job_.load();
 }
 
 void ThreadPool::Work(int rank) {
-  Team team(this, rank, size_);
   for (uint32_t seen = 0;;) {
     seen = AwaitJob(seen);
     if (stop_.load()) return;
-    fn_(team, body_);
-    team.Barrier();
+    inside_.fetch_add(1);
+    // The region may have closed, or a new one opened, since it was seen.
+    if (seen % 2 == 1 && job_.load() == seen) {
+      Team team(this, rank, size_);
+      team.loop_ = first_loop_ - 1;
+      fn_(team, body_);
+    }
+    inside_.fetch_sub(1);
   }
 }
 

@@ -3,13 +3,15 @@
 // A tile holds nr output features (nr = floats in a SIMD register of the kernels in use). Features
 // past n are zero.
 //   dense:      [k][nr] elements
-//   quantised:  quants, then the scale plane (both 64-byte aligned)
-//     quants    per 32 of k: vectors of nr * 4 bytes, feature-major, 4 neighbours of k per feature
+//   quantised:  per 32 of k: scales, then quants. One stream: reading scales and quants from two
+//               places halves the bandwidth that one core gets from memory.
+//     scales    per group (one or two in 32): nr scales, nr minimums if the format has them; float16
+//               or float32
+//     quants    vectors of nr * 4 bytes, feature-major, 4 neighbours of k (a quad) per feature
 //       4 bit   vectors v = 0..3: low nibble = quad v, high nibble = quad v + 4
 //       5 bit   + one vector: bit j = bit 4 of quad j
 //       6 bit   + two vectors: vector h holds bits 4-5 of quad 4h + j at bit 2j
 //       8 bit   vectors 0..7: quad v, signed (q - 128)
-//     scales    per group: nr scales, then nr minimums if the format has them (f16 or f32)
 #pragma once
 
 #include <cstdint>

@@ -102,7 +102,6 @@ struct PackedWeight {
   int64_t k = 0;
   const uint8_t* data = nullptr;  // 64-byte aligned
   int64_t tile_bytes = 0;         // distance of two tiles
-  int64_t scale_offset = 0;       // of the scale plane inside a tile
 
   int64_t tiles() const { return (n + nr - 1) / nr; }
 };

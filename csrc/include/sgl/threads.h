@@ -1,4 +1,4 @@
-// A persistent team of threads: one parallel region a step, barriers and shared loops inside.
+// A persistent team of threads: one parallel region a step, shared loops inside.
 #pragma once
 
 #include <atomic>
@@ -12,39 +12,47 @@ namespace sgl {
 
 class ThreadPool;
 
-// A thread's view of the team it runs in. All threads of the team must make the same sequence of
-// Barrier() and For() calls.
+// A thread's view of the team it runs in. All threads make the same sequence of For() calls.
 class Team {
  public:
   int rank() const { return rank_; }
   int size() const { return size_; }
 
-  // Waits for all threads of the team. Writes before it are visible to all after it.
-  void Barrier();
-
-  // Calls body(begin, end) so that every index of [0, count) is covered once, in pieces of at most
-  // `grain`, handed out first come first served. Ends with a barrier. Which thread gets which piece
-  // is not fixed: the result of a piece must not depend on it.
+  // Calls body(begin, end) so that every index of [0, count) is covered once, and returns when all
+  // of them are done; writes of the bodies are then visible. Pieces are handed out first come first
+  // served, large ones first, none below `grain` (but the last). Which thread gets which piece is
+  // not fixed: the result of a piece must not depend on it.
+  //
+  // A thread that comes late (the system may have taken its core away) finds the loop finished and
+  // walks on: the others never wait for it unless it holds a piece. count < 2^31.
   template <class Body>
   void For(int64_t count, int64_t grain, Body&& body) {
+    if (count <= 0) return;
     if (size_ == 1) {
-      if (count > 0) body(int64_t{0}, count);
+      body(int64_t{0}, count);
       return;
     }
-    for (int64_t begin = Next(grain); begin < count; begin = Next(grain)) {
-      body(begin, begin + grain < count ? begin + grain : count);
+    ++loop_;
+    int64_t begin;
+    int64_t end;
+    int64_t done = 0;
+    while (NextPiece(count, grain, &begin, &end)) {
+      body(begin, end);
+      done += end - begin;
     }
-    Barrier();
+    FinishLoop(count, done);
   }
 
  private:
   friend class ThreadPool;
   Team(ThreadPool* pool, int rank, int size) : pool_(pool), rank_(rank), size_(size) {}
-  int64_t Next(int64_t grain);
+  bool NextPiece(int64_t count, int64_t grain, int64_t* begin, int64_t* end);
+  void FinishLoop(int64_t count, int64_t done);
 
   ThreadPool* pool_;
   int rank_;
   int size_;
+  uint32_t loop_ = 0;  // number of the loop this thread is in
 };
 
 // Owns size - 1 threads; the caller of Run is rank 0. Workers spin for a short while after a region
@@ -59,8 +67,8 @@ class ThreadPool {
 
   int size() const { return size_; }
 
-  // Calls body(Team&) once on every thread and returns when all have returned. The body must not
-  // throw and must not call Run.
+  // Calls body(Team&) on this thread and, once each, on those workers that wake before it returns.
+  // Only work inside Team::For is shared out. The body must not throw and must not call Run.
   template <class Body>
   void Run(Body&& body) {
     RunErased([](Team& team, void* b) { (*static_cast<std::remove_reference_t<Body>*>(b))(team); },
@@ -81,13 +89,14 @@ class ThreadPool {
   std::condition_variable wake_;
   Erased fn_ = nullptr;
   void* body_ = nullptr;
+  uint32_t first_loop_ = 0;
   std::atomic<bool> stop_{false};
   std::vector<std::thread> workers_;
   // Each on its own cache line: every thread hammers them.
-  alignas(64) std::atomic<uint32_t> job_{0};
-  alignas(64) std::atomic<uint32_t> arrived_{0};
-  alignas(64) std::atomic<uint32_t> phase_{0};
-  alignas(64) std::atomic<int64_t> next_{0};
+  alignas(64) std::atomic<uint32_t> job_{0};     // odd while a region is open to workers
+  alignas(64) std::atomic<int> inside_{0};       // workers in the region
+  alignas(64) std::atomic<uint64_t> ticket_{0};  // running loop << 32 | next index
+  alignas(64) std::atomic<int64_t> done_{0};     // indices finished in the running loop
 };
 
 }  // namespace sgl

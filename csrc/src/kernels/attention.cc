@@ -25,9 +25,21 @@ SGL_INLINE int64_t SlotIndex(const Block& b, int position) {
   return b.args->slots[position] * b.stride + b.offset;
 }
 
+// Slots lie anywhere, so the hardware does not foresee them: asks for the rows of some positions.
+SGL_INLINE void Prefetch(const Block& b, const void* pool, int first, int count) {
+  const AttentionBlockArgs& a = *b.args;
+  const int size = a.shape->kv_type == DType::kF32 ? 4 : 2;
+  const int last = Smaller(first + count, a.positions);
+  for (int p = first; p < last; ++p) {
+    const char* row = static_cast<const char*>(pool) + SlotIndex(b, p) * size;
+    for (int i = 0; i < a.shape->head_dim * size; i += 64) __builtin_prefetch(row + i);
+  }
+}
+
 void TransposeKeys(const Block& b) {
   const AttentionBlockArgs& a = *b.args;
   const int head_dim = a.shape->head_dim;
+  Prefetch(b, a.k, 0, 2 * kLanes);
   for (int first = 0; first < b.vectors * kLanes; first += kLanes) {
     const uint16_t* rows[kLanes];
     const float* wide[kLanes];
@@ -37,6 +49,8 @@ void TransposeKeys(const Block& b) {
       rows[i] = static_cast<const uint16_t*>(a.k) + index;
       wide[i] = static_cast<const float*>(a.k) + index;
     }
+    Prefetch(b, a.k, first + 2 * kLanes, kLanes);
+    Prefetch(b, a.v, first, kLanes);
     float* out = b.keys + first;
     if (a.shape->kv_type == DType::kF16) {
       Transpose2Byte<true>(rows, head_dim, out, kBlock);

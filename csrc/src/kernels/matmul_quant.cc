@@ -42,11 +42,11 @@ SGL_INLINE void Unpack(const uint8_t* p, WV* w) {
   }
 }
 
-// Scale or minimum number `index` (in units of kLanes) of a tile's scale plane.
+// Scale or minimum number `index` (in units of kLanes) of a group.
 template <bool kWide>
-SGL_INLINE VF LoadScale(const uint8_t* plane, int64_t index) {
-  if (kWide) return Load(reinterpret_cast<const float*>(plane) + index * kLanes);
-  return LoadHalf(reinterpret_cast<const uint16_t*>(plane) + index * kLanes);
+SGL_INLINE VF LoadScale(const uint8_t* scales, int index) {
+  if (kWide) return Load(reinterpret_cast<const float*>(scales) + index * kLanes);
+  return LoadHalf(reinterpret_cast<const uint16_t*>(scales) + index * kLanes);
 }
 
 // Format as compile-time numbers.
@@ -89,30 +89,36 @@ SGL_INLINE VF GroupsOf16(VF acc, const WV* w, const VF* scale, const VF* min, co
   return Fma(sum, Set(x.scale), acc);
 }
 
+template <class F>
+constexpr int kScaleBytes = kLanes * (F::kFine ? 2 : 1) * (F::kMin ? 2 : 1) * (F::kWide ? 4 : 2);
+
+template <class F>
+constexpr int kGroupBytes = kScaleBytes<F> + kLanes * 4 * F::kBits;
+
 template <class F, int kRows>
-SGL_INLINE void Tile(const uint8_t* quants, const uint8_t* scales, const QBlock* x, int64_t stride,
-                     int64_t groups, VF* acc) {
+SGL_INLINE void Tile(const uint8_t* data, const QBlock* x, int64_t stride, int64_t groups,
+                     VF* acc) {
 #pragma GCC unroll 16
   for (int r = 0; r < kRows; ++r) acc[r] = Zero();
   for (int64_t g = 0; g < groups; ++g) {
     WV w[8];
-    Unpack<F::kBits>(quants + g * (kLanes * 4 * F::kBits), w);
+    const uint8_t* scales = data + g * kGroupBytes<F>;
+    Unpack<F::kBits>(scales + kScaleBytes<F>, w);
     if constexpr (F::kFine) {
       constexpr int kStep = F::kMin ? 2 : 1;
-      const VF scale[2] = {LoadScale<F::kWide>(scales, 2 * g * kStep),
-                           LoadScale<F::kWide>(scales, (2 * g + 1) * kStep)};
+      const VF scale[2] = {LoadScale<F::kWide>(scales, 0), LoadScale<F::kWide>(scales, kStep)};
       VF min[2] = {};
       if (F::kMin) {
-        min[0] = LoadScale<F::kWide>(scales, 2 * g * kStep + 1);
-        min[1] = LoadScale<F::kWide>(scales, (2 * g + 1) * kStep + 1);
+        min[0] = LoadScale<F::kWide>(scales, 1);
+        min[1] = LoadScale<F::kWide>(scales, kStep + 1);
       }
 #pragma GCC unroll 16
       for (int r = 0; r < kRows; ++r) {
         acc[r] = GroupsOf16<F>(acc[r], w, scale, min, x[r * stride + g]);
       }
     } else {
-      const VF scale = LoadScale<F::kWide>(scales, F::kMin ? 2 * g : g);
-      const VF min = F::kMin ? LoadScale<F::kWide>(scales, 2 * g + 1) : Zero();
+      const VF scale = LoadScale<F::kWide>(scales, 0);
+      const VF min = F::kMin ? LoadScale<F::kWide>(scales, 1) : Zero();
 #pragma GCC unroll 16
       for (int r = 0; r < kRows; ++r) {
         acc[r] = GroupOf32<F>(acc[r], w, scale, min, x[r * stride + g]);
@@ -126,7 +132,7 @@ void Rows(const MatmulArgs& a, const uint8_t* tile_data, int64_t row, int64_t fe
   const PackedWeight& w = *a.w;
   const QBlock* x = static_cast<const QBlock*>(a.x) + row * a.x_stride;
   VF acc[kRows];
-  Tile<F, kRows>(tile_data, tile_data + w.scale_offset, x, a.x_stride, w.k / 32, acc);
+  Tile<F, kRows>(tile_data, x, a.x_stride, w.k / 32, acc);
 #pragma GCC unroll 16
   for (int r = 0; r < kRows; ++r) WriteTile(a, row + r, feature, acc[r]);
 }
