@@ -32,8 +32,12 @@ OPTIONAL_KEYS = {
     "request_received_ts", "first_token_latency", "api_server_dispatch_finish_ts", "request_finished_ts",
     "decode_throughput", "embedding",
 }  # fmt: skip
+VOLATILE = {
+    "id", "created", "e2e_latency", "response_sent_to_client_ts", "cached_tokens", "cached_tokens_details", "message",
+    "model_path", "tokenizer_path", "root", "weight_version", "version",
+}  # fmt: skip
 
-# name -> (expected status, why). Status 0: not served by this version.
+# name -> (expected status, why).
 DIFFERENT: dict[str, tuple[int, str]] = {
     "generate_image_data_on_text_model": (400, "a text model would answer without having seen the picture"),
     "generate_wrong_content_type": (200, "the native routes read JSON whatever the header says"),
