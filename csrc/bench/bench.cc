@@ -160,6 +160,11 @@ void BenchAttention(const Kernels& kernels, ThreadPool& pool, int head_dim, int 
           a.slots = slots.data() + b * 64;
           a.first_position = static_cast<int32_t>(b * 64);
           a.positions = 64;
+          if (b + 1 < end) {
+            a.next_k = a.k;
+            a.next_slots = a.slots + 64;
+            a.next_positions = 64;
+          }
           a.queries = queries;
           a.q = q_rows.data();
           a.query_positions = positions.data();

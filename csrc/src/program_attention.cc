@@ -36,10 +36,13 @@ struct RopeStoreOp : Program::Op {
       kernels.rope(q, shape.heads + shape.kv_heads, shape.head_dim,
                    static_cast<int32_t>(s.step->positions[t]), rope);
     }
-    const int64_t width = shape.kv_heads * head_dim;
-    const int64_t at = s.step->out_slots[t] * width * SizeOf(shape.kv_type);
-    kernels.store_as(k, width, shape.kv_type, static_cast<uint8_t*>(pool.k) + at);
-    kernels.store_as(v, width, shape.kv_type, static_cast<uint8_t*>(pool.v) + at);
+    for (int64_t h = 0; h < shape.kv_heads; ++h) {
+      const int64_t at = (h * pool.slots + s.step->out_slots[t]) * head_dim * SizeOf(shape.kv_type);
+      kernels.store_as(k + h * head_dim, head_dim, shape.kv_type,
+                       static_cast<uint8_t*>(pool.k) + at);
+      kernels.store_as(v + h * head_dim, head_dim, shape.kv_type,
+                       static_cast<uint8_t*>(pool.v) + at);
+    }
   }
 
   void NormHeads(const Kernels& kernels, float* x, int heads, const NormSpec& norm) const {
@@ -101,7 +104,7 @@ struct AttentionOp : Program::Op {
     if (shared > 0) {
       team.For(shared * heads, 2, [&](int64_t begin, int64_t end) {
         for (int64_t i = begin; i < end; ++i) {
-          DecodeBlock(s, team.rank(), plan.shared[static_cast<size_t>(i / heads)], i % heads);
+          DecodeBlock(s, team.rank(), i, i + 1 < end);
         }
       });
     }
@@ -112,18 +115,30 @@ struct AttentionOp : Program::Op {
 
   void Prepare(Program::State& s, int rank, int64_t kv_head, Pass& pass) const {
     pass.args.shape = &shape;
-    pass.args.k = pool.k;
-    pass.args.v = pool.v;
-    pass.args.kv_head = static_cast<int32_t>(kv_head);
+    pass.args.k = HeadOf(pool.k, kv_head);
+    pass.args.v = HeadOf(pool.v, kv_head);
     pass.args.q = pass.q;
     pass.args.query_positions = pass.positions;
     pass.args.partial = pass.partial;
     pass.args.scratch = s.scratch[static_cast<size_t>(rank)].floats.as<float>();
   }
 
-  void DecodeBlock(Program::State& s, int rank, const AttentionPlan::Shared& task,
-                   int64_t kv_head) const {
+  const void* HeadOf(const void* base, int64_t kv_head) const {
+    return static_cast<const uint8_t*>(base) +
+           kv_head * pool.slots * shape.head_dim * SizeOf(shape.kv_type);
+  }
+
+  // Slots of a decode task's block: those of any member.
+  static const int32_t* SlotsOf(const Program::State& s, const AttentionPlan::Shared& task) {
+    return s.step->rows.Slots(s.plan.members[static_cast<size_t>(task.first)]) +
+           task.block * kAttentionBlock;
+  }
+
+  // Task `number` counts KV heads inside blocks; `more`: this thread does the one after it next.
+  void DecodeBlock(Program::State& s, int rank, int64_t number, bool more) const {
     const AttentionRows& rows = s.step->rows;
+    const auto& task = s.plan.shared[static_cast<size_t>(number / shape.kv_heads)];
+    const int64_t kv_head = number % shape.kv_heads;
     Pass pass;
     Prepare(s, rank, kv_head, pass);
     for (int64_t i = task.first; i < task.first + task.count; ++i) {
@@ -138,9 +153,15 @@ struct AttentionOp : Program::Op {
     }
     if (pass.args.queries == 0) return;
     const int64_t start = task.block * kAttentionBlock;
-    pass.args.slots = rows.Slots(s.plan.members[static_cast<size_t>(task.first)]) + start;
+    pass.args.slots = SlotsOf(s, task);
     pass.args.first_position = static_cast<int32_t>(start);
     pass.args.positions = static_cast<int32_t>(task.positions);
+    if (more) {
+      const auto& next = s.plan.shared[static_cast<size_t>((number + 1) / shape.kv_heads)];
+      pass.args.next_k = HeadOf(pool.k, (number + 1) % shape.kv_heads);
+      pass.args.next_slots = SlotsOf(s, next);
+      pass.args.next_positions = static_cast<int32_t>(next.positions);
+    }
     s.kernels->attention_block(pass.args);
   }
 

@@ -17,25 +17,6 @@
 
 namespace sgl::SGL_ISA {
 
-// Fixed order: the same tree for every caller.
-SGL_INLINE float ReduceAdd(VF v) {
-  float lane[kLanes];
-  Store(lane, v);
-  for (int width = kLanes / 2; width > 0; width /= 2) {
-    for (int i = 0; i < width; ++i) lane[i] += lane[i + width];
-  }
-  return lane[0];
-}
-
-SGL_INLINE float ReduceMax(VF v) {
-  float lane[kLanes];
-  Store(lane, v);
-  for (int width = kLanes / 2; width > 0; width /= 2) {
-    for (int i = 0; i < width; ++i) lane[i] = lane[i] > lane[i + width] ? lane[i] : lane[i + width];
-  }
-  return lane[0];
-}
-
 // e^x: 2^n * p(r), |r| <= ln2 / 2, degree 6 Taylor-like minimax; relative error below 2e-7. Exactly
 // 1 at 0; below -87 it returns about 1e-38 (mask first where 0 is needed).
 SGL_INLINE VF Exp(VF x) {

@@ -7,22 +7,23 @@ namespace {
 // A KV pool with scattered slots for one row of `length` positions.
 struct Pool {
   AttentionShape shape;
-  std::vector<float> k, v;  // as the kernel sees them, [slots, kv_heads, head_dim]
+  std::vector<float> k, v;  // as the kernel sees them, [kv_heads, slots, head_dim]
   std::vector<uint8_t> k_bytes, v_bytes;
   std::vector<int32_t> slots;
+  int64_t count;  // slots of the pool
 
-  Pool(AttentionShape s, int length, Random& rng) : shape(s), slots(static_cast<size_t>(length)) {
-    const int64_t count = int64_t{length} * 2 * s.kv_heads * s.head_dim;
-    Fill(count, rng, k, k_bytes);
-    Fill(count, rng, v, v_bytes);
+  Pool(AttentionShape s, int length, Random& rng)
+      : shape(s), slots(static_cast<size_t>(length)), count(int64_t{length} * 2) {
+    Fill(count * s.kv_heads * s.head_dim, rng, k, k_bytes);
+    Fill(count * s.kv_heads * s.head_dim, rng, v, v_bytes);
     for (int i = 0; i < length; ++i) slots[static_cast<size_t>(i)] = (i * 7 + 3) % (2 * length);
   }
 
-  void Fill(int64_t count, Random& rng, std::vector<float>& x, std::vector<uint8_t>& bytes) {
-    x = rng.Floats(count);
-    bytes.resize(static_cast<size_t>(count * SizeOf(shape.kv_type)));
-    BestKernels().store_as(x.data(), count, shape.kv_type, bytes.data());
-    for (int64_t i = 0; i < count && shape.kv_type != DType::kF32; ++i) {
+  void Fill(int64_t n, Random& rng, std::vector<float>& x, std::vector<uint8_t>& bytes) {
+    x = rng.Floats(n);
+    bytes.resize(static_cast<size_t>(n * SizeOf(shape.kv_type)));
+    BestKernels().store_as(x.data(), n, shape.kv_type, bytes.data());
+    for (int64_t i = 0; i < n && shape.kv_type != DType::kF32; ++i) {
       uint16_t h;
       std::memcpy(&h, bytes.data() + 2 * i, 2);
       x[static_cast<size_t>(i)] = shape.kv_type == DType::kF16 ? HalfToFloat(h) : Bf16ToFloat(h);
@@ -31,7 +32,7 @@ struct Pool {
 
   const float* Row(const std::vector<float>& x, int position, int head) const {
     return x.data() +
-           (int64_t{slots[static_cast<size_t>(position)]} * shape.kv_heads + head) * shape.head_dim;
+           (int64_t{head} * count + slots[static_cast<size_t>(position)]) * shape.head_dim;
   }
 };
 
@@ -86,12 +87,12 @@ std::vector<float> Run(const Kernels& kernels, const Pool& p, const std::vector<
     for (int first = 0; first <= positions.back(); first += 64) {
       AttentionBlockArgs a;
       a.shape = &p.shape;
-      a.k = p.k_bytes.data();
-      a.v = p.v_bytes.data();
+      const int64_t head = kv_head * p.count * head_dim * SizeOf(p.shape.kv_type);
+      a.k = p.k_bytes.data() + head;
+      a.v = p.v_bytes.data() + head;
       a.slots = p.slots.data() + first;
       a.first_position = first;
       a.positions = std::min(64, positions.back() + 1 - first);
-      a.kv_head = kv_head;
       a.queries = count;
       a.q = q_rows.data();
       a.query_positions = positions.data();

@@ -29,6 +29,8 @@ class PageBlock {
 class WeightArena {
  public:
   explicit WeightArena(int64_t block_bytes = int64_t{64} << 20) : block_bytes_(block_bytes) {}
+  WeightArena(const WeightArena&) = delete;
+  WeightArena& operator=(const WeightArena&) = delete;
 
   // `bytes` of zeroed memory, 64-byte aligned.
   uint8_t* Take(int64_t bytes);

@@ -48,12 +48,15 @@ struct AttentionShape {
 // there.
 struct AttentionBlockArgs {
   const AttentionShape* shape = nullptr;
-  const void* k = nullptr;  // pool [slots, kv_heads, head_dim]
+  const void* k = nullptr;  // pool of this KV head [slots, head_dim]
   const void* v = nullptr;
   const int32_t* slots = nullptr;  // slots of the block's positions
   int32_t first_position = 0;      // of the block, a multiple of 64
   int32_t positions = 0;           // 1..64 that may be read
-  int32_t kv_head = 0;
+  // Keys that the caller will want next (a hint, may be null): fetched while this block computes.
+  const void* next_k = nullptr;
+  const int32_t* next_slots = nullptr;
+  int32_t next_positions = 0;
   int32_t queries = 0;
   const float* const* q = nullptr;           // [queries] -> head_dim floats
   const int32_t* query_positions = nullptr;  // [queries]

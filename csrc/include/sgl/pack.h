@@ -5,7 +5,8 @@
 //   dense:      [k][nr] elements
 //   quantised:  per 32 of k: scales, then quants. One stream: reading scales and quants from two
 //               places halves the bandwidth that one core gets from memory.
-//     scales    per group (one or two in 32): nr scales, nr minimums if the format has them; float16
+//     scales    per group (one or two in 32): nr scales, nr minimums if the format has them;
+//     float16
 //               or float32
 //     quants    vectors of nr * 4 bytes, feature-major, 4 neighbours of k (a quad) per feature
 //       4 bit   vectors v = 0..3: low nibble = quad v, high nibble = quad v + 4

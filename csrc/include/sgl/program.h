@@ -61,7 +61,7 @@ struct NormSpec {
 };
 
 struct KvPool {
-  void* k = nullptr;  // [slots, kv_heads, head_dim] of kv_type
+  void* k = nullptr;  // [kv_heads, slots, head_dim] of kv_type: a head's neighbours are neighbours
   void* v = nullptr;
   int64_t slots = 0;
 };

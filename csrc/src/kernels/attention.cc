@@ -10,47 +10,53 @@ namespace {
 constexpr int kBlock = static_cast<int>(kAttentionBlock);
 constexpr int kPositionVectors = kLanes == 16 ? 4 : 2;  // register tile: 4 queries x this many
 
+// Rows that will be wanted soon. Slots lie anywhere, so the hardware does not foresee them; and a
+// core keeps few requests in flight, so they are spread over a loop, one row an iteration.
+struct Hint {
+  const char* rows;
+  const int32_t* slots;
+  int count;
+  int row_bytes;
+};
+
+SGL_INLINE Hint MakeHint(const AttentionShape& shape, const void* rows, const int32_t* slots,
+                         int count) {
+  return {static_cast<const char*>(rows), slots, rows == nullptr ? 0 : count,
+          shape.head_dim * (shape.kv_type == DType::kF32 ? 4 : 2)};
+}
+
+SGL_INLINE void FetchRow(const Hint& hint, int i) {
+  if (i >= hint.count) return;
+  const char* row = hint.rows + int64_t{hint.slots[i]} * hint.row_bytes;
+  for (int at = 0; at < hint.row_bytes; at += 64) __builtin_prefetch(row + at);
+}
+
 // The block's keys and values on their way through the kernel.
 struct Block {
   const AttentionBlockArgs* args;
-  float* keys;     // [head_dim, 64] transposed
-  float* values;   // [64, head_dim]; unused when few queries read the pool directly
-  float* scores;   // [4, 64] of the query tile
-  int vectors;     // position vectors that hold something
-  int64_t offset;  // of the KV head inside a slot
-  int64_t stride;  // elements of a slot
+  float* keys;    // [head_dim, 64] transposed
+  float* values;  // [64, head_dim]; unused when few queries read the pool directly
+  float* scores;  // [4, 64] of the query tile
+  int vectors;    // position vectors that hold something
+  Hint soon;      // rows to fetch while the next loop runs
 };
 
-SGL_INLINE int64_t SlotIndex(const Block& b, int position) {
-  return b.args->slots[position] * b.stride + b.offset;
-}
-
-// Slots lie anywhere, so the hardware does not foresee them: asks for the rows of some positions.
-SGL_INLINE void Prefetch(const Block& b, const void* pool, int first, int count) {
-  const AttentionBlockArgs& a = *b.args;
-  const int size = a.shape->kv_type == DType::kF32 ? 4 : 2;
-  const int last = Smaller(first + count, a.positions);
-  for (int p = first; p < last; ++p) {
-    const char* row = static_cast<const char*>(pool) + SlotIndex(b, p) * size;
-    for (int i = 0; i < a.shape->head_dim * size; i += 64) __builtin_prefetch(row + i);
-  }
+SGL_INLINE int64_t RowIndex(const Block& b, int position) {
+  return int64_t{b.args->slots[position]} * b.args->shape->head_dim;
 }
 
 void TransposeKeys(const Block& b) {
   const AttentionBlockArgs& a = *b.args;
   const int head_dim = a.shape->head_dim;
-  Prefetch(b, a.k, 0, 2 * kLanes);
   for (int first = 0; first < b.vectors * kLanes; first += kLanes) {
     const uint16_t* rows[kLanes];
     const float* wide[kLanes];
     for (int i = 0; i < kLanes; ++i) {
       // Lanes past the end repeat the last position; the mask drops them.
-      const int64_t index = SlotIndex(b, Smaller(first + i, a.positions - 1));
+      const int64_t index = RowIndex(b, Smaller(first + i, a.positions - 1));
       rows[i] = static_cast<const uint16_t*>(a.k) + index;
       wide[i] = static_cast<const float*>(a.k) + index;
     }
-    Prefetch(b, a.k, first + 2 * kLanes, kLanes);
-    Prefetch(b, a.v, first, kLanes);
     float* out = b.keys + first;
     if (a.shape->kv_type == DType::kF16) {
       Transpose2Byte<true>(rows, head_dim, out, kBlock);
@@ -68,7 +74,7 @@ template <DType kType>
 void WidenValues(const Block& b) {
   const int head_dim = b.args->shape->head_dim;
   for (int p = 0; p < b.args->positions; ++p) {
-    const int64_t index = SlotIndex(b, p);
+    const int64_t index = RowIndex(b, p);
     for (int d = 0; d < head_dim; d += kLanes) {
       Store(b.values + p * head_dim + d, LoadAs<kType>(b.args->v, index + d));
     }
@@ -86,6 +92,7 @@ SGL_INLINE void ScoreTile(const Block& b, const float* const* q, int vector) {
   }
   const float* keys = b.keys + vector * kLanes;
   for (int d = 0; d < head_dim; ++d, keys += kBlock) {
+    FetchRow(b.soon, vector == 0 ? d : kBlock);
     VF k[kVectors];
 #pragma GCC unroll 4
     for (int v = 0; v < kVectors; ++v) k[v] = Load(keys + v * kLanes);
@@ -134,12 +141,12 @@ SGL_INLINE Visible VisibleTo(const AttentionBlockArgs& a, int query_position) {
 SGL_INLINE void Softmax(const Block& b, float* row, Visible seen, float* tail) {
   const AttentionShape& shape = *b.args->shape;
   const float cap = shape.softcap;
-  const VF low = Set(-__builtin_inff());
-  VF largest = low;
+  const bool whole = seen.begin == 0 && seen.end == kBlock;  // nothing to mask
+  VF largest = Set(-__builtin_inff());
   for (int v = 0; v < b.vectors; ++v) {
     VF s = Mul(Load(row + v * kLanes), Set(shape.scale));
     if (cap > 0) s = Mul(Set(cap), Tanh(Mul(s, Set(1.0f / cap))));
-    s = Window(s, seen.begin - v * kLanes, seen.end - v * kLanes, -__builtin_inff());
+    if (!whole) s = Window(s, seen.begin - v * kLanes, seen.end - v * kLanes, -__builtin_inff());
     Store(row + v * kLanes, s);
     largest = Max(largest, s);
   }
@@ -147,7 +154,7 @@ SGL_INLINE void Softmax(const Block& b, float* row, Visible seen, float* tail) {
   VF sum = Zero();
   for (int v = 0; v < b.vectors; ++v) {
     VF p = Exp(Sub(Load(row + v * kLanes), Set(top)));
-    p = Window(p, seen.begin - v * kLanes, seen.end - v * kLanes, 0.0f);
+    if (!whole) p = Window(p, seen.begin - v * kLanes, seen.end - v * kLanes, 0.0f);
     Store(row + v * kLanes, p);
     sum = Add(sum, p);
   }
@@ -171,7 +178,8 @@ SGL_INLINE void ValueTile(const Block& b, float* const* out, Visible range, int 
     for (int v = 0; v < kVectors; ++v) acc[i][v] = Zero();
   }
   for (int p = range.begin; p < range.end; ++p) {
-    const int64_t index = kCopy ? 0 : SlotIndex(b, p);
+    FetchRow(b.soon, d == 0 ? p : kBlock);
+    const int64_t index = kCopy ? 0 : RowIndex(b, p);
     VF x[kVectors];
 #pragma GCC unroll 4
     for (int v = 0; v < kVectors; ++v) x[v] = Value<kCopy, kType>(b, p, index, d + v * kLanes);
@@ -200,7 +208,7 @@ SGL_INLINE void Values(const Block& b, float* const* out, Visible range) {
 }
 
 template <int kQueries, bool kCopy, DType kType>
-void QueryTile(const Block& b, int first) {
+void QueryTile(Block& b, int first) {
   const AttentionBlockArgs& a = *b.args;
   const int head_dim = a.shape->head_dim;
   Visible seen[kQueries];
@@ -212,6 +220,8 @@ void QueryTile(const Block& b, int first) {
       range.end = Larger(range.end, seen[i].end);
     }
   }
+  // The first queries' loops bring this block's values, then the next block's keys.
+  b.soon = MakeHint(*a.shape, first == 0 ? a.v : nullptr, a.slots, a.positions);
   if (range.begin < range.end) Scores<kQueries>(b, a.q + first);
   for (int i = 0; i < kQueries; ++i) {
     float* tail = a.partial[first + i] + head_dim;
@@ -223,11 +233,12 @@ void QueryTile(const Block& b, int first) {
       tail[1] = 0;
     }
   }
+  b.soon = MakeHint(*a.shape, first == 0 ? a.next_k : nullptr, a.next_slots, a.next_positions);
   Values<kQueries, kCopy, kType>(b, a.partial + first, range);
 }
 
 template <bool kCopy, DType kType>
-void AllQueries(const Block& b) {
+void AllQueries(Block& b) {
   const int count = b.args->queries;
   int i = 0;
   for (; count - i >= 4; i += 4) QueryTile<4, kCopy, kType>(b, i);
@@ -237,7 +248,7 @@ void AllQueries(const Block& b) {
 }
 
 template <DType kType>
-void Attend(const Block& b) {
+void Attend(Block& b) {
   if (b.args->queries <= 4) {
     AllQueries<false, kType>(b);
     return;
@@ -256,8 +267,6 @@ void AttentionBlock(const AttentionBlockArgs& args) {
   b.values = b.keys + kBlock * shape.head_dim;
   b.scores = b.values + kBlock * shape.head_dim;
   b.vectors = (args.positions + kLanes - 1) / kLanes;
-  b.stride = static_cast<int64_t>(shape.kv_heads) * shape.head_dim;
-  b.offset = static_cast<int64_t>(args.kv_head) * shape.head_dim;
   TransposeKeys(b);
   switch (shape.kv_type) {
     case DType::kF32:

@@ -91,6 +91,20 @@ SGL_INLINE void StoreI8(int8_t* p, VI v) {
   for (int i = 0; i < kLanes; ++i) p[i] = static_cast<int8_t>(v[i]);
 }
 
+// Halves folded onto each other until one lane is left.
+SGL_INLINE float ReduceAdd(VF v) {
+  for (int width = kLanes / 2; width > 0; width /= 2) {
+    for (int i = 0; i < width; ++i) v[i] += v[i + width];
+  }
+  return v[0];
+}
+SGL_INLINE float ReduceMax(VF v) {
+  for (int width = kLanes / 2; width > 0; width /= 2) {
+    for (int i = 0; i < width; ++i) v[i] = v[i] > v[i + width] ? v[i] : v[i + width];
+  }
+  return v[0];
+}
+
 // ---- integer dot products over groups of 32 ----
 
 SGL_INLINE WV LoadBytes(const uint8_t* p) {
