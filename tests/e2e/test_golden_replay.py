@@ -34,7 +34,7 @@ OPTIONAL_KEYS = {
 }  # fmt: skip
 VOLATILE = {
     "id", "created", "e2e_latency", "response_sent_to_client_ts", "cached_tokens", "cached_tokens_details", "message",
-    "model_path", "tokenizer_path", "root", "weight_version", "version",
+    "model_path", "tokenizer_path", "root", "weight_version", "version", "timestamp", "dp_rank",
 }  # fmt: skip
 
 # name -> (expected status, why).
@@ -197,7 +197,7 @@ def flags_server(smollm2_gguf: Path, tmp_path_factory: pytest.TempPathFactory) -
     flags = [
         "--served-model-name", "smollm2", "--max-total-tokens", "4096", "--context-length", "256",
         "--api-key", AUTH_KEYS["api"], "--admin-api-key", AUTH_KEYS["admin"], "--enable-cache-report",
-        "--incremental-streaming-output", "--allow-auto-truncate",
+        "--incremental-streaming-output", "--allow-auto-truncate", "--max-running-requests", "8",
     ]  # fmt: skip
     server = start_server(tmp_path_factory.mktemp("flags"), str(smollm2_gguf), *flags)
     yield server

@@ -1,9 +1,9 @@
 """Errors a request can cause, raised before any work starts.
 
-    InvalidRequest (ValueError)     a value is out of range or does not fit: HTTP 400
-    └── SchemaError                 wrong type or unknown field inside ``sampling_params``: HTTP 400, bare-string body
-        └── UnknownFieldError       (also a TypeError) the field name is not known
-    RequestAborted (RuntimeError)   the scheduler refused or dropped a request, with an HTTP status
+InvalidRequest (ValueError)     a value is out of range or does not fit: HTTP 400
+└── SchemaError                 wrong type or unknown field inside ``sampling_params``: HTTP 400, bare-string body
+    └── UnknownFieldError       (also a TypeError) the field name is not known
+RequestAborted (RuntimeError)   the scheduler refused or dropped a request, with an HTTP status
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Callable, Mapping
 from typing import Protocol, TypeVar
 
@@ -60,6 +61,7 @@ def load_model(
         raise LoadError(f"dtype {config.dtype!r} is not supported; supported: {', '.join(DTYPES)}")
     tensors = OPENERS[config.format](config)
     hide = not (show_progress and sys.stderr.isatty())
+    tqdm.set_lock(threading.RLock())  # its default is a named semaphore that outlives a killed process
     with tqdm(total=len(tensors), desc="Loading weights", unit="tensor", disable=hide, leave=False) as bar:
         weights = Checkpoint(
             tensors, model_class.rules, ops or select(device), DTYPES[config.dtype], on_read=bar.update

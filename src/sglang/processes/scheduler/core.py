@@ -213,6 +213,8 @@ class SchedulerCore:
             "num_waiting_reqs": len(waiting),
             "num_waiting_uncached_tokens": sum(request.total_len for request in waiting),
             "num_used_tokens": used,
+            "kv_available_tokens": self.memory.slots.free_slots,
+            "kv_evictable_tokens": self.memory.cache.evictable_size,
             "num_total_tokens": used + sum(request.total_len for request in waiting),
             "num_active_tokens": used,
             "num_prealloc_ready_tokens": 0,
