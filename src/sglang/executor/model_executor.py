@@ -46,6 +46,14 @@ class StartReport:
     kv_cache_bytes: int
     threads: int
 
+    def summary(self) -> str:
+        """One line for the log."""
+        return (
+            f"weights in {self.load_seconds:.1f} s, warm-up in {self.warm_up_seconds:.1f} s, KV pool of "
+            f"{self.memory.num_slots} tokens ({self.kv_cache_bytes / 2**30:.2f} GiB; {self.memory.reason}), "
+            f"{self.threads} threads"
+        )
+
 
 class ModelExecutor:
     """Implements :class:`sglang.executor.batch.Executor`. Not thread-safe: one step at a time."""
@@ -123,7 +131,7 @@ def create_executor(server_args: ServerArgs, model_config: ModelConfig, *, show_
         kv_cache_bytes=plan.num_slots * pool.bytes_per_token(),
         threads=threads,
     )
-    logger.info("%s", executor.report)
+    logger.info("%s", executor.report.summary())
     return executor
 
 

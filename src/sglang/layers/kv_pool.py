@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -37,8 +40,8 @@ class KVPool:
         shape = (num_slots + PADDING_SLOTS, num_kv_heads, head_dim)
         self.num_slots = num_slots
         self.pad_slot = num_slots
-        self.k: list[Tensor] = [torch.zeros(shape, dtype=dtype, device=device) for _ in range(num_layers)]
-        self.v: list[Tensor] = [torch.zeros(shape, dtype=dtype, device=device) for _ in range(num_layers)]
+        self.k: list[Tensor] = [_zeros(shape, dtype, torch.device(device)) for _ in range(num_layers)]
+        self.v: list[Tensor] = [_zeros(shape, dtype, torch.device(device)) for _ in range(num_layers)]
 
     @classmethod
     def for_model(
@@ -55,3 +58,12 @@ class KVPool:
     def bytes_per_token(self) -> int:
         """Memory that one slot takes over all layers."""
         return sum(pool[0].numel() * pool.element_size() for pool in (*self.k, *self.v))
+
+
+def _zeros(shape: tuple[int, int, int], dtype: torch.dtype, device: torch.device) -> Tensor:
+    """Zeros; on the CPU in pages that the system hands out when they are first written, so that a large pool costs
+    neither start-up time nor memory until it is used (``torch.zeros`` writes every page)."""
+    if device.type != "cpu":
+        return torch.zeros(shape, dtype=dtype, device=device)
+    size = math.prod(shape) * torch.empty((), dtype=dtype).element_size()
+    return torch.from_numpy(np.zeros(size, dtype=np.uint8)).view(dtype).view(shape)
