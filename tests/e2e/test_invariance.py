@@ -7,7 +7,6 @@ cold or warm cache, with any chunk size, and after forced retraction.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -75,10 +74,10 @@ def engine_with(model: Path, **kwargs: Any) -> sglang.Engine:
 
 
 @pytest.fixture(scope="module")
-def alone(smollm2_gguf: Path) -> Iterator[dict[int, Answer]]:
+def alone(smollm2_gguf: Path) -> dict[int, Answer]:
     """The reference: one at a time, no prefix cache, whole prompts."""
     with engine_with(smollm2_gguf, disable_radix_cache=True, chunked_prefill_size=-1) as engine:
-        yield answers(engine, list(range(COUNT)), together=False)
+        return answers(engine, list(range(COUNT)), together=False)
 
 
 def test_together_shuffled_cold_and_warm(smollm2_gguf: Path, alone: dict[int, Answer]) -> None:
