@@ -3,6 +3,10 @@
 
 #include "sgl/kernels.h"
 
+#if defined(SGL_HAVE_NEON) && defined(__linux__)
+#include <sys/auxv.h>
+#endif
+
 namespace sgl {
 
 #define SGL_DECLARE(isa)       \
@@ -34,6 +38,17 @@ bool HasAvx512() {
 }
 #endif
 
+#if defined(SGL_HAVE_NEON)
+bool HasDotProduct() {
+#if defined(__linux__)
+  constexpr unsigned long kAsimdDp = 1ul << 20;  // HWCAP_ASIMDDP
+  return (getauxval(AT_HWCAP) & kAsimdDp) != 0;
+#else
+  return true;  // every 64-bit Mac has it
+#endif
+}
+#endif
+
 }  // namespace
 
 const Kernels* FindKernels(const char* name) {
@@ -42,8 +57,7 @@ const Kernels* FindKernels(const char* name) {
   if (std::strcmp(name, "avx2") == 0) return HasAvx2() ? &avx2::kTable : nullptr;
 #endif
 #if defined(SGL_HAVE_NEON)
-  // The build asks for dot products only where every supported core has them.
-  if (std::strcmp(name, "neon") == 0) return &neon::kTable;
+  if (std::strcmp(name, "neon") == 0) return HasDotProduct() ? &neon::kTable : nullptr;
 #endif
   return std::strcmp(name, "portable") == 0 ? &portable::kTable : nullptr;
 }

@@ -67,19 +67,27 @@ SGL_INLINE VF Window(VF v, int begin, int end, float fill) {
   const VI lane = {0, 1, 2, 3};
   return ((lane >= begin) & (lane < end)) ? v : Set(fill);
 }
+#if defined(SGL_NEON)
 SGL_INLINE VF LoadHalf(const uint16_t* p) {
-  VF v;
-  for (int i = 0; i < kLanes; ++i) v[i] = HalfToFloat(p[i]);
-  return v;
+  return reinterpret_cast<VF>(vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(p))));
 }
-SGL_INLINE VF LoadBf16(const uint16_t* p) {
-  VF v;
-  for (int i = 0; i < kLanes; ++i) v[i] = Bf16ToFloat(p[i]);
-  return v;
+SGL_INLINE void StoreHalf(uint16_t* p, VF v) {
+  vst1_u16(p, vreinterpret_u16_f16(vcvt_f16_f32(reinterpret_cast<float32x4_t>(v))));
+}
+#else
+SGL_INLINE VF LoadHalf(const uint16_t* p) {
+  const VI h = {p[0], p[1], p[2], p[3]};
+  const VI shifted = (h & 0x7fff) << 13;
+  // Times 2^112: moves the exponent, and makes subnormals normal. Infinity and NaN keep theirs.
+  const VI finite = reinterpret_cast<VI>(AsFloat(shifted) * BitsFloat(0x77800000u));
+  const VI special = (h & 0x7fff) >= 0x7c00;
+  return AsFloat(((h & 0x8000) << 16) | (special & (shifted | 0x7f800000)) | (~special & finite));
 }
 SGL_INLINE void StoreHalf(uint16_t* p, VF v) {
   for (int i = 0; i < kLanes; ++i) p[i] = FloatToHalf(v[i]);
 }
+#endif
+SGL_INLINE VF LoadBf16(const uint16_t* p) { return AsFloat(VI{p[0], p[1], p[2], p[3]} << 16); }
 SGL_INLINE void StoreI8(int8_t* p, VI v) {
   for (int i = 0; i < kLanes; ++i) p[i] = static_cast<int8_t>(v[i]);
 }
