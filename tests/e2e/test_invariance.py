@@ -99,15 +99,20 @@ def test_chunked_prefill(smollm2_gguf: Path, alone: dict[int, Answer], chunk: in
 
 
 @pytest.mark.parametrize("page_size", [1, 16])
-def test_forced_retraction(smollm2_gguf: Path, alone: dict[int, Answer], page_size: int) -> None:
-    order = list(range(COUNT))
-    tight = {"max_total_tokens": 544, "schedule_conservativeness": 0.01, "page_size": page_size}
-    with engine_with(smollm2_gguf, **tight) as engine:
-        params = [{**REQUESTS[i][1]} for i in order]
-        results = engine.generate(
-            input_ids=[REQUESTS[i][0] for i in order], sampling_params=params, return_logprob=True, top_logprobs_num=2
-        )
-    assert sum(result["meta_info"]["num_retractions"] for result in results) > 0
-    for number, result in zip(order, results, strict=True):
-        assert result["output_ids"] == alone[number][0]
-        assert result["meta_info"]["output_token_logprobs"] == alone[number][1][0]
+def test_forced_retraction(smollm2_gguf: Path, page_size: int) -> None:
+    """Short prompts with long answers in a pool that promises little room for them."""
+    ids = [prompt[: 1 + i % 17] for i, (prompt, _) in enumerate(REQUESTS)]
+    params = [{**param, "max_new_tokens": 40} for _, param in REQUESTS]
+
+    def run(**kwargs: Any) -> list[dict[str, Any]]:
+        with engine_with(smollm2_gguf, page_size=page_size, **kwargs) as engine:
+            return engine.generate(input_ids=ids, sampling_params=params, return_logprob=True, top_logprobs_num=2)
+
+    roomy = run()
+    tight = run(max_total_tokens=512, schedule_conservativeness=0.01)
+    assert sum(result["meta_info"]["num_retractions"] for result in roomy) == 0
+    assert sum(result["meta_info"]["num_retractions"] for result in tight) > 0
+    for left, right in zip(roomy, tight, strict=True):
+        assert left["output_ids"] == right["output_ids"]
+        for key in ("output_token_logprobs", "output_top_logprobs"):
+            assert left["meta_info"][key] == right["meta_info"][key]
