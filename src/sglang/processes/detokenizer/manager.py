@@ -19,7 +19,9 @@ class _State:
 
     def __init__(self, tokenizer: Tokenizer, spec: DecodeSpec) -> None:
         self._keeps_stop_token = spec.no_stop_trim
-        self._decoder = IncrementalDecoder(tokenizer, spec.skip_special_tokens, spec.spaces_between_special_tokens)
+        self._decoder = IncrementalDecoder(
+            tokenizer, spec.skip_special_tokens, spec.spaces_between_special_tokens, continues=True
+        )
         self._trimmer = StopTrimmer(spec.stop, spec.no_stop_trim)
         self._stops = frozenset(spec.stop)
 

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import os
-import signal
-import sys
 import time
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 from sglang.config import model_files
@@ -30,11 +27,10 @@ GIB = 1 << 30
 def run_scheduler_process(server_args: ServerArgs, port_args: PortArgs, ready: ReadySender) -> None:
     """Schedule until the parent ends us. Exceptions end the process; the supervisor then ends the system.
 
-    The caller has bound this process's life to its parent and ignores SIGINT: the parent decides what Ctrl-C means.
+    The caller has bound this process's life to its parent and blocks its signals: the parent decides what Ctrl-C means.
     """
     begin = time.perf_counter()
     set_process_title("sglang::scheduler")
-    signal.signal(signal.SIGTERM, _exit)
     watches = None if server_args.skip_tokenizer_init else stop_watch_factory(model_files.tokenizer_path(server_args))
     model_config = model_files.model_config(server_args)
     inbox = PullSocket(port_args.scheduler_input_ipc_name)
@@ -98,7 +94,3 @@ def _checkpoint_bytes(path: Path) -> int:
     """Size of the weights as stored; a close guess of the memory they take unless they are unpacked."""
     files = [path] if path.is_file() else list(path.glob("*.safetensors"))
     return sum(file.stat().st_size for file in files)
-
-
-def _exit(signum: int, frame: FrameType | None) -> None:
-    sys.exit(0)

@@ -19,7 +19,9 @@ class StopWatch:
     __slots__ = ("_decoder", "_matcher")
 
     def __init__(self, tokenizer: Tokenizer, spec: DecodeSpec) -> None:
-        self._decoder = IncrementalDecoder(tokenizer, spec.skip_special_tokens, spec.spaces_between_special_tokens)
+        self._decoder = IncrementalDecoder(
+            tokenizer, spec.skip_special_tokens, spec.spaces_between_special_tokens, continues=True
+        )
         self._matcher = StopMatcher(spec.stop, spec.stop_regex)
 
     def push(self, token_ids: list[int]) -> str | None:
