@@ -84,6 +84,14 @@ struct Weight {
         bytes(arena->Take(PackedBytes(w))) {
     w.data = bytes;
   }
+
+  // Rows [begin, end) of another one, sharing its bytes; begin lies at a tile's border.
+  Weight(const Weight& whole, int64_t begin, int64_t end)
+      : w(whole.w), kernels(whole.kernels), arena(whole.arena), bytes(whole.bytes) {
+    bytes += begin / w.nr * w.tile_bytes;
+    w.data = bytes;
+    w.n = end - begin;
+  }
 };
 
 using ArenaPtr = std::shared_ptr<WeightArena>;
@@ -127,6 +135,15 @@ std::unique_ptr<Weight> PackFloats(ThreadPool& pool, Floats2 rows, const std::st
     });
   });
   return weight;
+}
+
+std::unique_ptr<Weight> Slice(const Weight& weight, int64_t begin, int64_t end) {
+  if (begin < 0 || end <= begin || end > weight.w.n || begin % weight.w.nr != 0) {
+    throw std::invalid_argument("a slice begins at a multiple of " + std::to_string(weight.w.nr) +
+                                " and ends within " + std::to_string(weight.w.n) + " rows; got " +
+                                std::to_string(begin) + " to " + std::to_string(end));
+  }
+  return std::make_unique<Weight>(weight, begin, end);
 }
 
 Array<float> UnpackRows(const Weight& weight, int64_t begin, int64_t end) {
@@ -385,6 +402,8 @@ NB_MODULE(_native, m) {
       .def_prop_ro("k", [](const Weight& w) { return w.w.k; })
       .def_prop_ro("nbytes", [](const Weight& w) { return PackedBytes(w.w); })
       .def_prop_ro("quantized", [](const Weight& w) { return !IsDense(w.w.format); })
+      .def("slice", &Slice, nb::arg("begin"), nb::arg("end"),
+           "Rows as a weight of its own, on the same memory.")
       .def("rows", &UnpackRows, nb::arg("begin"), nb::arg("end"), "Rows as float32.");
   m.def("pack", &PackFile, nb::arg("pool"), nb::arg("type"), nb::arg("rows"), nb::arg("n"),
         nb::arg("k"), nb::arg("arena") = nb::none(), nb::arg("isa") = nb::none(),
