@@ -202,7 +202,7 @@ struct Pool {
         k(bytes()),
         v(bytes()) {}
 
-  int64_t bytes() const { return slots * kv_heads * head_dim * SizeOf(type); }
+  int64_t bytes() const { return slots * kv_heads * PaddedHeadDim(head_dim) * SizeOf(type); }
 };
 
 using ActivationIds = std::tuple<BufferId, BufferId>;  // floats, blocks; -1 = none
@@ -223,7 +223,9 @@ class PyProgram {
 
   void AddNorm(BufferId x, Floats1 weight, float eps, ActivationIds out, BufferId addend,
                std::optional<Floats1> addend_weight) {
-    program_.AddNorm(x, addend, Norm(addend_weight, eps), Norm(weight, eps), FromIds(out));
+    const int64_t width = program_.Width(x);
+    program_.AddNorm(x, addend, Norm(addend_weight, eps, width),
+                     Norm(std::optional<Floats1>(weight), eps, width), FromIds(out));
   }
 
   void AddLinear(ActivationIds in,
@@ -231,7 +233,8 @@ class PyProgram {
                  BufferId out, bool accumulate) {
     std::vector<LinearPart> list;
     for (auto& [weight, bias, column] : parts) {
-      list.push_back({Hold(weight), Keep(bias), column});
+      const PackedWeight& w = Hold(weight);
+      list.push_back({w, KeepVector(bias, w.n, "bias"), column});
     }
     program_.AddLinear(FromIds(in), std::move(list), out, accumulate);
   }
@@ -250,14 +253,18 @@ class PyProgram {
                     std::optional<Floats1> k_norm, float eps) {
     RopeArgs rope;
     if (cos && sin) {
+      if (cos->shape(0) != sin->shape(0) || cos->shape(1) != sin->shape(1)) {
+        throw std::invalid_argument("cos and sin must have the same shape");
+      }
       rope.cos = Keep(cos);
       rope.sin = Keep(sin);
       rope.positions = static_cast<int64_t>(cos->shape(0));
       rope.rotary_dim = static_cast<int32_t>(cos->shape(1)) * 2;
       rope.interleaved = interleaved;
     }
-    program_.AddRopeStore(qkv, Shape(heads, pool, 1, 0, 0), Norm(q_norm, eps), Norm(k_norm, eps),
-                          rope, HoldPool(pool));
+    const AttentionShape shape = Shape(heads, pool, 1, 0, 0);
+    program_.AddRopeStore(qkv, shape, Norm(q_norm, eps, shape.head_dim),
+                          Norm(k_norm, eps, shape.head_dim), rope, HoldPool(pool));
   }
 
   void AddAttention(BufferId qkv, int32_t heads, nb::object pool, float scale, float softcap,
@@ -267,8 +274,9 @@ class PyProgram {
   }
 
   void AddHead(BufferId x, Floats1 weight, float eps, nb::object head, float softcap) {
-    hidden_ = nb::cast<Weight&>(head).w.k;
-    program_.AddHead(x, Norm(std::optional<Floats1>(weight), eps), Hold(head), softcap);
+    const PackedWeight& w = Hold(head);
+    program_.AddHead(x, Norm(std::optional<Floats1>(weight), eps, w.k), w, softcap);
+    hidden_ = w.k;
   }
 
   nb::dict Run(ThreadPool& pool, Longs input_ids, Longs positions, Longs out_slots,
@@ -278,10 +286,11 @@ class PyProgram {
     const size_t rows = query_lens.size();
     const size_t outputs = output_tokens.size();
     if (positions.size() != tokens || out_slots.size() != tokens || seq_lens.size() != rows ||
-        table_rows.size() != rows || full_rows < 0 || full_rows > static_cast<int64_t>(outputs)) {
+        table_rows.size() != rows || full_rows < 0 || full_rows > static_cast<int64_t>(outputs) ||
+        top_k < 0 || top_k > vocab_) {
       throw std::invalid_argument(
           "positions and out_slots need one entry a token, seq_lens and "
-          "table_rows one a row, full_rows at most the outputs");
+          "table_rows one a row, full_rows at most the outputs, top_k at most the vocabulary");
     }
     for (size_t r = 0; r < rows; ++r) {
       if (table_rows.data()[r] < 0 ||
@@ -348,12 +357,6 @@ class PyProgram {
 
   AttentionShape Shape(int32_t heads, nb::object pool, float scale, float softcap, int32_t window) {
     const Pool& p = nb::cast<Pool&>(pool);
-    const int multiple = kernels_.nr;
-    if (p.head_dim % multiple != 0 || heads % p.kv_heads != 0) {
-      throw std::invalid_argument("head_dim " + std::to_string(p.head_dim) +
-                                  " must be a multiple of " + std::to_string(multiple) +
-                                  " and heads one of kv_heads");
-    }
     AttentionShape s;
     s.heads = heads;
     s.kv_heads = static_cast<int32_t>(p.kv_heads);
@@ -372,7 +375,17 @@ class PyProgram {
     return array->data();
   }
 
-  NormSpec Norm(const std::optional<Floats1>& weight, float eps) { return {Keep(weight), eps}; }
+  const float* KeepVector(const std::optional<Floats1>& array, int64_t size, const char* what) {
+    if (array && static_cast<int64_t>(array->size()) != size) {
+      throw std::invalid_argument(std::string(what) + " has " + std::to_string(array->size()) +
+                                  " values; it needs " + std::to_string(size));
+    }
+    return Keep(array);
+  }
+
+  NormSpec Norm(const std::optional<Floats1>& weight, float eps, int64_t width) {
+    return {KeepVector(weight, width, "norm weight"), eps};
+  }
 
   const Kernels& kernels_;
   Program program_;

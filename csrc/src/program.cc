@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <new>
+#include <stdexcept>
 
 #include "program_state.h"
 
@@ -39,6 +40,56 @@ void Program::State::Emit(const float* row, int64_t width, Activations out, int6
   if (out.blocks != kNone) kernels->quantize(row, width, Blocks(out.blocks, token));
 }
 
+namespace {
+
+[[noreturn]] void Refuse(const char* op, const std::string& what) {
+  throw std::invalid_argument(std::string(op) + ": " + what);
+}
+
+}  // namespace
+
+void Program::State::Need(const char* op, BufferId id, bool blocks, int64_t width) const {
+  if (id < 0 || id >= static_cast<BufferId>(buffers.size())) {
+    Refuse(op, "buffer " + std::to_string(id) + " is not one of the " +
+                   std::to_string(buffers.size()) + " that exist");
+  }
+  const Buffer& b = buffers[static_cast<size_t>(id)];
+  if (b.blocks == blocks && (width < 0 || b.width == width)) return;
+  const std::string wanted = width < 0 ? "" : " of width " + std::to_string(width);
+  Refuse(op, "buffer " + std::to_string(id) + " holds " + (b.blocks ? "int8 blocks" : "floats") +
+                 " of width " + std::to_string(b.width) + "; it needs " +
+                 (blocks ? "int8 blocks" : "floats") + wanted);
+}
+
+void Program::State::NeedForms(const char* op, Activations a, int64_t width, bool some) const {
+  if (some && a.floats == kNone && a.blocks == kNone) Refuse(op, "no output buffer is given");
+  if (a.floats != kNone) Need(op, a.floats, false, width);
+  if (a.blocks != kNone) Need(op, a.blocks, true, width);
+}
+
+void Program::State::NeedOperand(const char* op, const PackedWeight& w, Activations in) const {
+  if (w.data == nullptr || w.nr != kernels->nr || w.n < 1 || w.k < 1) {
+    Refuse(op, "the weight is empty or was packed for another instruction set");
+  }
+  const bool dense = IsDense(w.format);
+  Need(op, dense ? in.floats : in.blocks, !dense, w.k);
+}
+
+void Program::State::NeedShape(const char* op, BufferId qkv, const AttentionShape& shape,
+                               const KvPool& pool) const {
+  if (shape.head_dim < 1 || shape.kv_heads < 1 || shape.heads < 1 ||
+      shape.heads % shape.kv_heads != 0) {
+    Refuse(op, std::to_string(shape.heads) + " heads of " + std::to_string(shape.head_dim) +
+                   " values don't fit " + std::to_string(shape.kv_heads) +
+                   " KV heads; accepted is a multiple");
+  }
+  if (pool.k == nullptr || pool.v == nullptr || pool.slots < 1 || pool.slots > INT32_MAX) {
+    Refuse(op, "the KV pool has no memory or " + std::to_string(pool.slots) +
+                   " slots; accepted are 1 to 2^31 - 1");
+  }
+  Need(op, qkv, false, (shape.heads + 2 * int64_t{shape.kv_heads}) * shape.head_dim);
+}
+
 Program::Program(const Kernels& kernels, int64_t max_tokens, int64_t vocab)
     : kernels_(kernels), max_tokens_(max_tokens), vocab_(vocab), state_(new State) {
   state_->kernels = &kernels;
@@ -48,18 +99,44 @@ Program::Program(const Kernels& kernels, int64_t max_tokens, int64_t vocab)
 
 Program::~Program() = default;
 
+int64_t Program::Width(BufferId id) const {
+  if (id < 0 || id >= static_cast<BufferId>(state_->buffers.size())) {
+    Refuse("width", "buffer " + std::to_string(id) + " does not exist");
+  }
+  return state_->Width(id);
+}
+
 BufferId Program::AddFloats(int64_t width) {
+  if (width < 1)
+    Refuse("add_floats", "width " + std::to_string(width) + "; accepted are 1 or more");
   state_->buffers.push_back({width, false, {}});
   state_->buffers.back().data.Reserve(max_tokens_ * width * 4);
   return static_cast<BufferId>(state_->buffers.size() - 1);
 }
 
 BufferId Program::AddBlocks(int64_t width) {
+  if (width < 1 || width % 32 != 0) {
+    Refuse("add_blocks", "width " + std::to_string(width) + "; accepted are multiples of 32");
+  }
   state_->buffers.push_back({width, true, {}});
   state_->buffers.back().data.Reserve(max_tokens_ * width / 32 *
                                       static_cast<int64_t>(sizeof(QBlock)));
   return static_cast<BufferId>(state_->buffers.size() - 1);
 }
+
+namespace {
+
+// Whether all of slots[count] lie in [0, limit). No branch inside: the loop runs as vectors.
+bool AllBelow(const int32_t* slots, int64_t count, uint32_t limit) {
+  uint32_t outside = 0;  // top bit: some slot is negative or past the end
+  for (int64_t i = 0; i < count; ++i) {
+    const auto slot = static_cast<uint32_t>(slots[i]);
+    outside |= slot | (limit - 1 - slot);
+  }
+  return (outside >> 31) == 0;
+}
+
+}  // namespace
 
 std::string Program::Check(const Step& s) const {
   if (s.tokens < 1 || s.tokens > max_tokens_) {
@@ -75,6 +152,10 @@ std::string Program::Check(const Step& s) const {
              "; it needs 1 or more, at most its length, and "
              "no more than the slot table's " +
              std::to_string(s.rows.slot_stride);
+    }
+    if (!AllBelow(s.rows.Slots(r), s.rows.seq_lens[r], static_cast<uint32_t>(state_->max_slots))) {
+      return "row " + std::to_string(r) + "'s slot table holds a slot that is not in [0, " +
+             std::to_string(state_->max_slots) + ")";
     }
     sum += queries;
   }
@@ -94,13 +175,15 @@ std::string Program::Check(const Step& s) const {
              std::to_string(state_->max_positions) + " positions";
     }
   }
+  if (s.outputs < 0 || s.outputs > max_tokens_ || s.full_rows < 0 || s.full_rows > s.outputs ||
+      s.top_k < 0 || s.top_k > vocab_) {
+    return "outputs, full_rows and top_k must lie between 0 and max_tokens, outputs and the "
+           "vocabulary";
+  }
   for (int64_t i = 0; i < s.outputs; ++i) {
     if (s.output_tokens[i] < 0 || s.output_tokens[i] >= s.tokens) {
       return "output token " + std::to_string(s.output_tokens[i]) + " is not in the step";
     }
-  }
-  if (s.outputs > max_tokens_ || s.full_rows > s.outputs || s.top_k > vocab_) {
-    return "outputs, full_rows and top_k must not exceed max_tokens, outputs and the vocabulary";
   }
   return {};
 }

@@ -37,7 +37,8 @@ struct RopeStoreOp : Program::Op {
                    static_cast<int32_t>(s.step->positions[t]), rope);
     }
     for (int64_t h = 0; h < shape.kv_heads; ++h) {
-      const int64_t at = (h * pool.slots + s.step->out_slots[t]) * head_dim * SizeOf(shape.kv_type);
+      const int64_t at =
+          (h * pool.slots + s.step->out_slots[t]) * PaddedHeadDim(head_dim) * SizeOf(shape.kv_type);
       kernels.store_as(k + h * head_dim, head_dim, shape.kv_type,
                        static_cast<uint8_t*>(pool.k) + at);
       kernels.store_as(v + h * head_dim, head_dim, shape.kv_type,
@@ -81,7 +82,7 @@ struct AttentionOp : Program::Op {
   Activations out;  // the float form is always there
 
   int64_t group() const { return shape.heads / shape.kv_heads; }
-  int64_t partial_width() const { return shape.head_dim + 2; }
+  int64_t partial_width() const { return PartialFloats(shape.head_dim); }
 
   // Numbers of one block partial of one head of the running step.
   float* Partial(const Program::State& s, int64_t index, int64_t head) const {
@@ -125,7 +126,7 @@ struct AttentionOp : Program::Op {
 
   const void* HeadOf(const void* base, int64_t kv_head) const {
     return static_cast<const uint8_t*>(base) +
-           kv_head * pool.slots * shape.head_dim * SizeOf(shape.kv_type);
+           kv_head * pool.slots * PaddedHeadDim(shape.head_dim) * SizeOf(shape.kv_type);
   }
 
   // Slots of a decode task's block: those of any member.
@@ -179,9 +180,9 @@ struct AttentionOp : Program::Op {
     for (int64_t t = 0; t < tile.count; ++t) {
       for (int64_t g = 0; g < group(); ++g) {
         const float* q = s.Floats(qkv, token + t) + (kv_head * group() + g) * shape.head_dim;
-        running[pass.args.queries * width + shape.head_dim] =
-            -std::numeric_limits<float>::infinity();
-        running[pass.args.queries * width + shape.head_dim + 1] = 0;
+        float* tail = running + pass.args.queries * width + width - 2;
+        tail[0] = -std::numeric_limits<float>::infinity();
+        tail[1] = 0;
         pass.Add(q, partial + pass.args.queries * width, position + t);
       }
     }
@@ -227,6 +228,13 @@ struct AttentionOp : Program::Op {
 
 void Program::AddRopeStore(BufferId qkv, const AttentionShape& shape, NormSpec q_norm,
                            NormSpec k_norm, const RopeArgs& rope, const KvPool& pool) {
+  state_->NeedShape("add_rope_store", qkv, shape, pool);
+  if (rope.cos != nullptr &&
+      (rope.sin == nullptr || rope.rotary_dim < 2 || rope.rotary_dim > shape.head_dim)) {
+    throw std::invalid_argument("add_rope_store: " + std::to_string(rope.rotary_dim) +
+                                " values rotate; accepted are 2 to head_dim " +
+                                std::to_string(shape.head_dim));
+  }
   auto op = std::make_unique<RopeStoreOp>();
   op->qkv = qkv;
   op->shape = shape;
@@ -241,6 +249,9 @@ void Program::AddRopeStore(BufferId qkv, const AttentionShape& shape, NormSpec q
 
 void Program::AddAttention(BufferId qkv, const AttentionShape& shape, const KvPool& pool,
                            Activations out) {
+  state_->NeedShape("add_attention", qkv, shape, pool);
+  state_->NeedFloats("add_attention", out.floats, shape.heads * int64_t{shape.head_dim});
+  state_->NeedForms("add_attention", out, shape.heads * int64_t{shape.head_dim}, true);
   auto op = std::make_unique<AttentionOp>();
   op->qkv = qkv;
   op->shape = shape;
@@ -249,6 +260,7 @@ void Program::AddAttention(BufferId qkv, const AttentionShape& shape, const KvPo
   if (op->group() > kAttentionQueries) {
     throw std::invalid_argument("more than 64 query heads on one KV head are not supported");
   }
+  state_->max_slots = std::min(state_->max_slots, pool.slots);
   const int64_t width = op->partial_width();
   state_->heads_per_kv = std::max(state_->heads_per_kv, op->group());
   state_->partial_floats = std::max(state_->partial_floats, shape.heads * width);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <stdexcept>
 #include <utility>
 
 #include "program_state.h"
@@ -137,6 +138,12 @@ struct HeadOp : Program::Op {
 }  // namespace
 
 void Program::AddHead(BufferId x, NormSpec norm, const PackedWeight& weight, float softcap) {
+  state_->NeedFloats("add_head", x, weight.k);
+  if (weight.n != state_->vocab || weight.nr != kernels_.nr || weight.data == nullptr) {
+    throw std::invalid_argument("add_head: the weight has " + std::to_string(weight.n) +
+                                " rows, the vocabulary " + std::to_string(state_->vocab) +
+                                "; or it was packed for another instruction set");
+  }
   auto op = std::make_unique<HeadOp>();
   op->x = x;
   op->norm = norm;

@@ -1,5 +1,6 @@
 // Recorded operations on rows and weights: embedding, norm, linear, gated linear.
 #include <algorithm>
+#include <stdexcept>
 #include <utility>
 
 #include "program_state.h"
@@ -149,6 +150,11 @@ struct GatedLinearOp : Program::Op {
 }  // namespace
 
 void Program::AddEmbedding(const PackedWeight& table, float scale, BufferId out) {
+  if (table.n < state_->vocab || table.data == nullptr) {
+    throw std::invalid_argument("add_embedding: the table has " + std::to_string(table.n) +
+                                " rows, the vocabulary " + std::to_string(state_->vocab));
+  }
+  state_->NeedFloats("add_embedding", out, table.k);
   auto op = std::make_unique<EmbeddingOp>();
   op->table = table;
   op->width = table.k;
@@ -159,6 +165,11 @@ void Program::AddEmbedding(const PackedWeight& table, float scale, BufferId out)
 
 void Program::AddGgufEmbedding(GgufType type, const void* rows, int64_t width, float scale,
                                BufferId out) {
+  if (GgufRowBytes(type, width) < 0) {
+    throw std::invalid_argument("add_embedding: " + std::to_string(width) +
+                                " values are no row of that type");
+  }
+  state_->NeedFloats("add_embedding", out, width);
   auto op = std::make_unique<EmbeddingOp>();
   op->type = type;
   op->rows = static_cast<const uint8_t*>(rows);
@@ -170,18 +181,31 @@ void Program::AddGgufEmbedding(GgufType type, const void* rows, int64_t width, f
 
 void Program::AddNorm(BufferId x, BufferId addend, NormSpec addend_norm, NormSpec norm,
                       Activations out) {
+  state_->NeedFloats("add_norm", x, -1);
+  const int64_t width = state_->Width(x);
+  if (addend != kNone) state_->NeedFloats("add_norm", addend, width);
+  state_->NeedForms("add_norm", out, width, addend == kNone);
   auto op = std::make_unique<NormOp>();
   op->x = x;
   op->addend = addend;
   op->addend_norm = addend_norm;
   op->norm = norm;
   op->out = out;
-  state_->scratch_floats = std::max(state_->scratch_floats, state_->Width(x));
+  state_->scratch_floats = std::max(state_->scratch_floats, width);
   ops_.push_back(std::move(op));
 }
 
 void Program::AddLinear(Activations in, std::vector<LinearPart> parts, BufferId out,
                         bool accumulate) {
+  state_->NeedFloats("add_linear", out, -1);
+  for (const LinearPart& p : parts) {
+    state_->NeedOperand("add_linear", p.weight, in);
+    if (p.column < 0 || p.column + p.weight.n > state_->Width(out)) {
+      throw std::invalid_argument("add_linear: columns " + std::to_string(p.column) + " to " +
+                                  std::to_string(p.column + p.weight.n) + " are not in width " +
+                                  std::to_string(state_->Width(out)));
+    }
+  }
   auto op = std::make_unique<LinearOp>();
   op->in = in;
   op->parts = std::move(parts);
@@ -192,6 +216,13 @@ void Program::AddLinear(Activations in, std::vector<LinearPart> parts, BufferId 
 
 void Program::AddGatedLinear(Activations in, const PackedWeight& gate, const PackedWeight& up,
                              Gate kind, Activations out) {
+  state_->NeedOperand("add_gated_linear", gate, in);
+  state_->NeedOperand("add_gated_linear", up, in);
+  if (gate.n != up.n) {
+    throw std::invalid_argument("add_gated_linear: gate has " + std::to_string(gate.n) +
+                                " rows, up " + std::to_string(up.n));
+  }
+  state_->NeedForms("add_gated_linear", out, gate.n, true);
   auto op = std::make_unique<GatedLinearOp>();
   op->in = in;
   op->gate = gate;

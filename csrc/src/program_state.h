@@ -57,7 +57,7 @@ struct Program::State {
   AttentionPlan plan;
   const Step* step = nullptr;
   int64_t heads_per_kv = 1;
-  int64_t max_slots = INT64_MAX;      // smallest pool
+  int64_t max_slots = INT32_MAX;      // smallest pool
   int64_t max_positions = INT64_MAX;  // shortest rotary table
   int64_t partial_floats = 0;         // per block partial, all heads: the largest over layers
   int64_t scratch_floats = 0;         // per thread
@@ -71,6 +71,16 @@ struct Program::State {
     return b.data.as<QBlock>() + token * (b.width / 32);
   }
   int64_t Width(BufferId id) const { return buffers[static_cast<size_t>(id)].width; }
+
+  // Of recording: throw std::invalid_argument unless the operand fits `op`. A width of -1 is any.
+  void NeedFloats(const char* op, BufferId id, int64_t width) const { Need(op, id, false, width); }
+  // The forms that are given (at least one where `some`).
+  void NeedForms(const char* op, Activations a, int64_t width, bool some) const;
+  // The form that w needs, of width w.k; and w itself.
+  void NeedOperand(const char* op, const PackedWeight& w, Activations in) const;
+  void NeedShape(const char* op, BufferId qkv, const AttentionShape& shape,
+                 const KvPool& pool) const;
+  void Need(const char* op, BufferId id, bool blocks, int64_t width) const;
 
   // Matmul operands of `in`, in the form that w needs, from row `token` on.
   MatmulArgs Operands(const PackedWeight& w, Activations in, int64_t token) const;

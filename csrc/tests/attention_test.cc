@@ -7,20 +7,27 @@ namespace {
 // A KV pool with scattered slots for one row of `length` positions.
 struct Pool {
   AttentionShape shape;
-  std::vector<float> k, v;  // as the kernel sees them, [kv_heads, slots, head_dim]
+  int64_t padded;
+  std::vector<float> k, v;  // as the kernel sees them, [kv_heads, slots, padded head_dim]
   std::vector<uint8_t> k_bytes, v_bytes;
   std::vector<int32_t> slots;
   int64_t count;  // slots of the pool
 
   Pool(AttentionShape s, int length, Random& rng)
-      : shape(s), slots(static_cast<size_t>(length)), count(int64_t{length} * 2) {
-    Fill(count * s.kv_heads * s.head_dim, rng, k, k_bytes);
-    Fill(count * s.kv_heads * s.head_dim, rng, v, v_bytes);
+      : shape(s),
+        padded(PaddedHeadDim(s.head_dim)),
+        slots(static_cast<size_t>(length)),
+        count(int64_t{length} * 2) {
+    Fill(count * s.kv_heads * padded, rng, k, k_bytes);
+    Fill(count * s.kv_heads * padded, rng, v, v_bytes);
     for (int i = 0; i < length; ++i) slots[static_cast<size_t>(i)] = (i * 7 + 3) % (2 * length);
   }
 
   void Fill(int64_t n, Random& rng, std::vector<float>& x, std::vector<uint8_t>& bytes) {
     x = rng.Floats(n);
+    for (int64_t i = 0; i < n; ++i) {
+      if (i % padded >= shape.head_dim) x[static_cast<size_t>(i)] = 0;
+    }
     bytes.resize(static_cast<size_t>(n * SizeOf(shape.kv_type)));
     BestKernels().store_as(x.data(), n, shape.kv_type, bytes.data());
     for (int64_t i = 0; i < n && shape.kv_type != DType::kF32; ++i) {
@@ -31,8 +38,7 @@ struct Pool {
   }
 
   const float* Row(const std::vector<float>& x, int position, int head) const {
-    return x.data() +
-           (int64_t{head} * count + slots[static_cast<size_t>(position)]) * shape.head_dim;
+    return x.data() + (int64_t{head} * count + slots[static_cast<size_t>(position)]) * padded;
   }
 };
 
@@ -69,10 +75,10 @@ std::vector<float> Run(const Kernels& kernels, const Pool& p, const std::vector<
   const int queries = static_cast<int>(q.size()) / head_dim;
   const int length = static_cast<int>(p.slots.size());
   std::vector<float> scratch(static_cast<size_t>(AttentionScratchFloats(head_dim)));
-  std::vector<float> out(q.size());
+  std::vector<float> out(q.size(), 99);
   for (int begin = 0; begin < queries; begin += batch) {
     const int count = std::min(batch, queries - begin);
-    const auto width = static_cast<size_t>(head_dim + 2);
+    const auto width = static_cast<size_t>(PartialFloats(head_dim));
     std::vector<float> partial(width * static_cast<size_t>(count));
     std::vector<float> running(partial.size());
     std::vector<const float*> q_rows;
@@ -82,12 +88,12 @@ std::vector<float> Run(const Kernels& kernels, const Pool& p, const std::vector<
       q_rows.push_back(q.data() + (begin + i) * head_dim);
       partial_rows.push_back(partial.data() + width * static_cast<size_t>(i));
       positions.push_back(length - queries + begin + i);
-      running[width * static_cast<size_t>(i) + static_cast<size_t>(head_dim)] = -INFINITY;
+      running[width * static_cast<size_t>(i) + width - 2] = -INFINITY;
     }
     for (int first = 0; first <= positions.back(); first += 64) {
       AttentionBlockArgs a;
       a.shape = &p.shape;
-      const int64_t head = kv_head * p.count * head_dim * SizeOf(p.shape.kv_type);
+      const int64_t head = kv_head * p.count * p.padded * SizeOf(p.shape.kv_type);
       a.k = p.k_bytes.data() + head;
       a.v = p.v_bytes.data() + head;
       a.slots = p.slots.data() + first;
@@ -138,7 +144,7 @@ int main() {
   using namespace sgl::test;
   for (const sgl::Kernels* kernels : AllKernels()) {
     std::printf("%s\n", kernels->name);
-    for (int head_dim : {64, 80, 96, 128, 256}) {
+    for (int head_dim : {1, 20, 40, 64, 80, 96, 128, 256}) {
       for (sgl::DType type : {sgl::DType::kF32, sgl::DType::kF16, sgl::DType::kBf16}) {
         sgl::AttentionShape shape;
         shape.kv_heads = 2;

@@ -1,3 +1,5 @@
+#include <stdexcept>
+
 #include "tiny_model.h"
 
 namespace sgl::test {
@@ -163,8 +165,49 @@ void RefusesBadSteps(const Kernels& kernels) {
   slot = kSlots;
   CHECK(model.program.Run(pool, s).find("slot 700") != std::string::npos);
   slot = 1;
+  std::vector<int32_t> bad = table;
+  for (int32_t wrong : {-1, static_cast<int32_t>(kSlots), INT32_MIN, INT32_MAX}) {
+    bad[0] = wrong;
+    s.rows.slot_table = bad.data();
+    CHECK(model.program.Run(pool, s).find("slot table holds a slot") != std::string::npos);
+  }
+  bad[0] = 1;
+  bad[1] = -7;  // past the row's end: never read
+  CHECK(model.program.Run(pool, s).empty());
   s.tokens = 2;
   CHECK(model.program.Run(pool, s).find("rows hold 1 tokens") == 0);
+}
+
+template <class F>
+void Throws(F&& f) {
+  bool thrown = false;
+  try {
+    f();
+  } catch (const std::invalid_argument&) {
+    thrown = true;
+  }
+  CHECK(thrown);
+}
+
+void RefusesOperandsThatDoNotFit(const Kernels& kernels) {
+  Model model(kernels, Format::kQ8_0, DType::kF16);
+  Program p(kernels, 4, kVocab);
+  const BufferId x = p.AddFloats(kHidden);
+  const BufferId wide = p.AddFloats(kInner);
+  const BufferId blocks = p.AddBlocks(kHidden);
+  const PackedWeight& gate = model.gate[0]->w;
+  Throws([&] { p.AddFloats(0); });
+  Throws([&] { p.AddBlocks(40); });
+  Throws([&] { p.AddEmbedding(gate, 1, x); });  // fewer rows than the vocabulary
+  Throws([&] { p.AddEmbedding(model.embedding.w, 1, wide); });
+  Throws([&] { p.AddNorm(x, wide, {}, model.Norm(0, 0), {x, kNone}); });
+  Throws([&] { p.AddLinear({x, kNone}, {{gate, nullptr, 0}}, wide, false); });  // wants blocks
+  Throws([&] { p.AddLinear({x, blocks}, {{gate, nullptr, 1}}, wide, false); });
+  Throws([&] { p.AddLinear({x, blocks}, {{gate, nullptr, 0}}, 17, false); });
+  Throws([&] { p.AddGatedLinear({x, blocks}, gate, model.k[0]->w, Gate::kSilu, {wide, kNone}); });
+  Throws([&] { p.AddRopeStore(x, model.shape[0], {}, {}, {}, {}); });
+  Throws([&] { p.AddHead(wide, model.Norm(0, 0), model.embedding.w, 0); });
+  p.AddLinear({x, blocks}, {{gate, nullptr, 0}}, wide, false);
 }
 
 }  // namespace
@@ -181,5 +224,6 @@ int main() {
     SharedPrefixes(*kernels);
     Candidates(*kernels);
     RefusesBadSteps(*kernels);
+    RefusesOperandsThatDoNotFit(*kernels);
   }
 }

@@ -37,18 +37,22 @@ struct RopeArgs {
 struct AttentionShape {
   int32_t heads = 0;
   int32_t kv_heads = 0;
-  int32_t head_dim = 0;  // multiple of 8 (of 16 with AVX-512)
+  int32_t head_dim = 0;  // any; rows of the pool are padded (PaddedHeadDim)
   DType kv_type = DType::kF16;
   float scale = 1;     // of the scores
   float softcap = 0;   // scores become cap * tanh(score / cap); 0 = off
   int32_t window = 0;  // a query sees this many positions, its own included; 0 = all
 };
 
+// Floats or elements that a head takes in KV pools and partials: whole vectors of every instruction
+// set. The padding of pool rows must hold zeros; nothing here writes to it.
+constexpr int64_t PaddedHeadDim(int64_t head_dim) { return (head_dim + 15) / 16 * 16; }
+
 // One block of 64 positions of one KV head, seen by any queries of any rows whose slots agree
 // there.
 struct AttentionBlockArgs {
   const AttentionShape* shape = nullptr;
-  const void* k = nullptr;  // pool of this KV head [slots, head_dim]
+  const void* k = nullptr;  // pool of this KV head [slots, PaddedHeadDim]
   const void* v = nullptr;
   const int32_t* slots = nullptr;  // slots of the block's positions
   int32_t first_position = 0;      // of the block, a multiple of 64
@@ -60,15 +64,16 @@ struct AttentionBlockArgs {
   int32_t queries = 0;
   const float* const* q = nullptr;           // [queries] -> head_dim floats
   const int32_t* query_positions = nullptr;  // [queries]
-  float* const* partial = nullptr;  // [queries] -> head_dim + 2 floats, written (see below)
-  float* scratch = nullptr;         // AttentionScratchFloats(shape) floats
+  float* const* partial = nullptr;           // [queries] -> PartialFloats, written (see below)
+  float* scratch = nullptr;                  // AttentionScratchFloats(shape) floats
 };
 
-// A partial softmax over one block: [0, head_dim) unnormalised sum of values, then the maximum
+// A partial softmax over one block: [0, PaddedHeadDim) unnormalised sum of values, then the maximum
 // score (-inf if the query sees nothing there), then the sum of weights.
+constexpr int64_t PartialFloats(int64_t head_dim) { return PaddedHeadDim(head_dim) + 2; }
 constexpr int64_t kAttentionQueries = 64;  // most queries of one AttentionBlock call
 constexpr int64_t AttentionScratchFloats(int64_t head_dim) {
-  return kAttentionBlock * (2 * head_dim + kAttentionQueries) + 64;
+  return kAttentionBlock * (2 * PaddedHeadDim(head_dim) + kAttentionQueries) + 64;
 }
 
 struct Kernels {

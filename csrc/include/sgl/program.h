@@ -1,10 +1,11 @@
 // A decoder's forward pass, recorded once as a list of operations and replayed each step in one
 // call.
 //
-// Recording: Add* appends operations on numbered buffers ([max_tokens, width] floats, or int8
-// blocks of 32). Weights and KV pools are pointers that must outlive the program. Replaying: Run()
-// computes a step with all threads of a pool; one Run at a time. Batch invariance: every token's
-// results have the same bits whatever else is in the step, however many threads there are.
+// Recording: Add* throws std::invalid_argument where operands don't fit each other; it appends
+// operations on numbered buffers ([max_tokens, width] floats, or int8 blocks of 32). Weights and KV
+// pools are pointers that must outlive the program. Replaying: Run() computes a step with all
+// threads of a pool; one Run at a time. Batch invariance: every token's results have the same bits
+// whatever else is in the step, however many threads there are.
 #pragma once
 
 #include <cstdint>
@@ -61,7 +62,8 @@ struct NormSpec {
 };
 
 struct KvPool {
-  void* k = nullptr;  // [kv_heads, slots, head_dim] of kv_type: a head's neighbours are neighbours
+  // [kv_heads, slots, PaddedHeadDim] of kv_type, zeros behind head_dim.
+  void* k = nullptr;
   void* v = nullptr;
   int64_t slots = 0;
 };
@@ -102,7 +104,11 @@ class Program {
   // Final norm of the output tokens, then logits. softcap 0 = off.
   void AddHead(BufferId x, NormSpec norm, const PackedWeight& weight, float softcap);
 
-  // Replays. Returns an empty string, or what is wrong with the step (nothing was computed then).
+  // Floats or values that a buffer holds for a token.
+  int64_t Width(BufferId id) const;
+
+  // Replays. Returns an empty string, or what is wrong with the step (nothing was computed then):
+  // every id, position and slot in use is checked.
   std::string Run(ThreadPool& pool, const Step& step);
 
   int64_t max_tokens() const { return max_tokens_; }

@@ -10,6 +10,10 @@ namespace {
 constexpr int kBlock = static_cast<int>(kAttentionBlock);
 constexpr int kPositionVectors = kLanes == 16 ? 4 : 2;  // register tile: 4 queries x this many
 
+SGL_INLINE int Padded(const AttentionShape& shape) {
+  return static_cast<int>(PaddedHeadDim(shape.head_dim));
+}
+
 // Rows that will be wanted soon. Slots lie anywhere, so the hardware does not foresee them; and a
 // core keeps few requests in flight, so they are spread over a loop, one row an iteration.
 struct Hint {
@@ -22,7 +26,7 @@ struct Hint {
 SGL_INLINE Hint MakeHint(const AttentionShape& shape, const void* rows, const int32_t* slots,
                          int count) {
   return {static_cast<const char*>(rows), slots, rows == nullptr ? 0 : count,
-          shape.head_dim * (shape.kv_type == DType::kF32 ? 4 : 2)};
+          Padded(shape) * (shape.kv_type == DType::kF32 ? 4 : 2)};
 }
 
 SGL_INLINE void FetchRow(const Hint& hint, int i) {
@@ -34,20 +38,20 @@ SGL_INLINE void FetchRow(const Hint& hint, int i) {
 // The block's keys and values on their way through the kernel.
 struct Block {
   const AttentionBlockArgs* args;
-  float* keys;    // [head_dim, 64] transposed
-  float* values;  // [64, head_dim]; unused when few queries read the pool directly
+  float* keys;    // [padded head_dim, 64] transposed
+  float* values;  // [64, padded head_dim]; unused when few queries read the pool directly
   float* scores;  // [4, 64] of the query tile
   int vectors;    // position vectors that hold something
   Hint soon;      // rows to fetch while the next loop runs
 };
 
 SGL_INLINE int64_t RowIndex(const Block& b, int position) {
-  return int64_t{b.args->slots[position]} * b.args->shape->head_dim;
+  return int64_t{b.args->slots[position]} * Padded(*b.args->shape);
 }
 
 void TransposeKeys(const Block& b) {
   const AttentionBlockArgs& a = *b.args;
-  const int head_dim = a.shape->head_dim;
+  const int head_dim = Padded(*a.shape);
   for (int first = 0; first < b.vectors * kLanes; first += kLanes) {
     const uint16_t* rows[kLanes];
     const float* wide[kLanes];
@@ -72,7 +76,7 @@ void TransposeKeys(const Block& b) {
 
 template <DType kType>
 void WidenValues(const Block& b) {
-  const int head_dim = b.args->shape->head_dim;
+  const int head_dim = Padded(*b.args->shape);
   for (int p = 0; p < b.args->positions; ++p) {
     const int64_t index = RowIndex(b, p);
     for (int d = 0; d < head_dim; d += kLanes) {
@@ -165,7 +169,7 @@ SGL_INLINE void Softmax(const Block& b, float* row, Visible seen, float* tail) {
 // Where the values come from: the pool in its type, or the widened copy.
 template <bool kCopy, DType kType>
 SGL_INLINE VF Value(const Block& b, int position, int64_t index, int d) {
-  if (kCopy) return Load(b.values + position * b.args->shape->head_dim + d);
+  if (kCopy) return Load(b.values + position * Padded(*b.args->shape) + d);
   return LoadAs<kType>(b.args->v, index + d);
 }
 
@@ -199,7 +203,7 @@ SGL_INLINE void ValueTile(const Block& b, float* const* out, Visible range, int 
 
 template <int kQueries, bool kCopy, DType kType>
 SGL_INLINE void Values(const Block& b, float* const* out, Visible range) {
-  const int head_dim = b.args->shape->head_dim;
+  const int head_dim = Padded(*b.args->shape);
   int d = 0;
   for (; head_dim - d >= kPositionVectors * kLanes; d += kPositionVectors * kLanes) {
     ValueTile<kQueries, kPositionVectors, kCopy, kType>(b, out, range, d);
@@ -210,7 +214,7 @@ SGL_INLINE void Values(const Block& b, float* const* out, Visible range) {
 template <int kQueries, bool kCopy, DType kType>
 void QueryTile(Block& b, int first) {
   const AttentionBlockArgs& a = *b.args;
-  const int head_dim = a.shape->head_dim;
+  const int head_dim = Padded(*a.shape);
   Visible seen[kQueries];
   Visible range = {kBlock, 0};
   for (int i = 0; i < kQueries; ++i) {
@@ -264,8 +268,8 @@ void AttentionBlock(const AttentionBlockArgs& args) {
   Block b;
   b.args = &args;
   b.keys = args.scratch;
-  b.values = b.keys + kBlock * shape.head_dim;
-  b.scores = b.values + kBlock * shape.head_dim;
+  b.values = b.keys + kBlock * Padded(shape);
+  b.scores = b.values + kBlock * Padded(shape);
   b.vectors = (args.positions + kLanes - 1) / kLanes;
   TransposeKeys(b);
   switch (shape.kv_type) {
@@ -279,6 +283,7 @@ void AttentionBlock(const AttentionBlockArgs& args) {
 }
 
 void AttentionMerge(const float* partial, int64_t head_dim, float* running) {
+  head_dim = PaddedHeadDim(head_dim);
   const float low = -__builtin_inff();
   const float block_max = partial[head_dim];
   const float old_max = running[head_dim];
@@ -301,9 +306,11 @@ void AttentionMerge(const float* partial, int64_t head_dim, float* running) {
 }
 
 void AttentionFinish(const float* running, int64_t head_dim, float* out) {
-  const float sum = running[head_dim + 1];
+  const float sum = running[PaddedHeadDim(head_dim) + 1];
   const VF inverse = Set(sum > 0 ? 1.0f / sum : 0.0f);
-  for (int64_t d = 0; d < head_dim; d += kLanes) Store(out + d, Mul(Load(running + d), inverse));
+  int64_t d = 0;
+  for (; d + kLanes <= head_dim; d += kLanes) Store(out + d, Mul(Load(running + d), inverse));
+  if (d < head_dim) StoreTail(out + d, Mul(Load(running + d), inverse), head_dim - d);
 }
 
 }  // namespace sgl::SGL_ISA

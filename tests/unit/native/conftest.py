@@ -1,8 +1,9 @@
-"""The compiled module: as installed, or as built by CMake into build/csrc."""
+"""The compiled module: as installed, or as CMake built it into build/csrc; first of all SGLANG_NATIVE_BUILD."""
 
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -13,21 +14,28 @@ import pytest
 BUILD = Path(__file__).resolve().parents[3] / "build" / "csrc" / "python"
 
 
+def load() -> ModuleType:
+    """Raises ImportError."""
+    chosen = os.environ.get("SGLANG_NATIVE_BUILD")
+    if chosen is None:
+        try:
+            return importlib.import_module("sglang._native")
+        except ImportError:
+            pass
+    path = chosen or str(BUILD)
+    sys.path.insert(0, path)
+    try:
+        return importlib.import_module("_native")
+    finally:
+        sys.path.remove(path)
+
+
 @pytest.fixture(scope="session")
 def native() -> ModuleType:
     try:
-        return importlib.import_module("sglang._native")
+        return load()
     except ImportError:
-        pass
-    if not BUILD.is_dir():
-        pytest.skip("the native kernels are not built")
-    sys.path.insert(0, str(BUILD))
-    try:
-        return importlib.import_module("_native")
-    except ImportError:
-        pytest.skip("the native kernels are built for another Python")
-    finally:
-        sys.path.remove(str(BUILD))
+        pytest.skip("the native kernels are not built for this Python")
 
 
 @pytest.fixture(scope="session")

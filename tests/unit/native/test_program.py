@@ -143,5 +143,10 @@ def test_a_bad_step_is_refused(native: Any, pool: Any, table: Array) -> None:
         step(tiny, pool, [(0, [VOCAB], 0)], table)
     with pytest.raises(ValueError, match="65 tokens; accepted are 1 to 64"):
         step(tiny, pool, [(0, [1] * 65, 0)], table)
+    for wrong in (-1, SLOTS):
+        bad = table.copy()
+        bad[0, 3] = wrong
+        with pytest.raises(ValueError, match=r"slot that is not in \[0, 400\)"):
+            step(tiny, pool, [(0, [1], 5)], bad)
     with pytest.raises(ValueError, match="table row 2"):
         tiny.program.run(pool, *[np.array([1], np.int64)] * 5, np.array([2], np.int64), table, np.array([0], np.int64))
