@@ -8,6 +8,7 @@ from fastapi import FastAPI
 from starlette.middleware.cors import CORSMiddleware
 
 from sglang.api.auth import AuthMiddleware, access_table
+from sglang.api.chat.core import ChatCore
 from sglang.api.errors import add_error_handlers
 from sglang.api.lifecycle import Lifecycle
 from sglang.api.middleware import MAX_BODY_BYTES, BodyLimitMiddleware, LifecycleMiddleware
@@ -28,7 +29,7 @@ FAMILIES = (generate, completions, chat, health, info, loads, control, models, t
 def create_app(tm: TokenizerManager, server_args: ServerArgs) -> FastAPI:
     """The whole HTTP side over one tokenizer manager.
 
-    ``app.state.tm``, ``app.state.args`` and ``app.state.lifecycle`` are what handlers read.
+    ``app.state.tm``, ``app.state.args``, ``app.state.chat`` and ``app.state.lifecycle`` are what handlers read.
     """
     no_docs = read_env().disable_openapi_doc
     app = FastAPI(
@@ -39,6 +40,7 @@ def create_app(tm: TokenizerManager, server_args: ServerArgs) -> FastAPI:
     app.state.tm = tm
     app.state.args = server_args
     app.state.lifecycle = Lifecycle()
+    app.state.chat = ChatCore(tm, server_args)
     for module in FAMILIES:
         app.include_router(module.router)
     add_error_handlers(app)

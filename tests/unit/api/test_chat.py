@@ -200,6 +200,11 @@ async def test_harmless_values_are_taken(client: httpx.AsyncClient, extra: dict[
 
 
 TOOL = {"type": "function", "function": {"name": "f", "parameters": {}}}
+BAD_TOOL = {
+    "type": "function",
+    "function": {"name": "b", "parameters": {"type": "object", "properties": {"a": {"type": "nonsense"}}}},
+}
+NAMED_G = {"type": "function", "function": {"name": "g"}}
 
 
 @pytest.mark.parametrize(
@@ -217,10 +222,15 @@ TOOL = {"type": "function", "function": {"name": "f", "parameters": {}}}
         ({"top_logprobs": -1}, "Bad Request", "top_logprobs"),
         ({"messages": []}, "BadRequestError", "messages"),
         ({"messages": [{"role": "tool", "content": "x"}]}, "BadRequestError", "Tool role not supported"),
-        ({"tools": [TOOL]}, "BadRequestError", "tools"),
+        ({"tools": [{"type": "function", "function": {"description": "x"}}]}, "Bad Request", "tools.0.function.name"),
+        ({"tools": [TOOL, BAD_TOOL]}, "BadRequestError", "tools[1].function.parameters: properties.a.type"),
+        ({"tools": [TOOL], "tool_choice": NAMED_G}, "BadRequestError", "'g'"),
         ({"tool_choice": "required"}, "BadRequestError", "tool_choice"),
-        ({"response_format": {"type": "json_object"}}, "BadRequestError", "json_object"),
-        ({"regex": "a"}, "BadRequestError", "regex"),
+        ({"tool_choice": NAMED_G}, "BadRequestError", "tool_choice"),
+        ({"response_format": {"type": "json"}}, "BadRequestError", "response_format.type"),
+        ({"response_format": {"type": "json_schema"}}, "BadRequestError", "response_format.json_schema.schema"),
+        ({"response_format": {"type": "structural_tag"}}, "BadRequestError", "structures"),
+        ({"response_format": {"type": "json_object"}, "regex": "a"}, "BadRequestError", "regex"),
         ({"return_routed_experts": True}, "BadRequestError", "return_routed_experts"),
         ({"reasoning_effort": "wild"}, "BadRequestError", "reasoning_effort"),
         ({"chat_template_kwargs": {"chat_template": "x"}}, "BadRequestError", "chat_template"),

@@ -43,7 +43,7 @@ def render(template: ChatTemplate, prompt: ChatPrompt) -> str:
     if last["role"] == "assistant" and isinstance(last.get("content"), str):
         if prompt.continue_final_message:
             opened = messages.pop()["content"]
-        else:
+        elif not prompt.keep_final_role:
             # The reference renders a trailing assistant message as one of the user; clients rely on the prompts.
             last["role"] = "user"
     text = template.render(

@@ -1,4 +1,4 @@
-"""POST /v1/chat/completions."""
+"""POST /v1/chat/completions: a translation of the chat core."""
 
 from __future__ import annotations
 
@@ -8,21 +8,23 @@ from fastapi import APIRouter, Request, Response
 
 from sglang.api.answers import openai_responses
 from sglang.api.body import body_doc, read_body
-from sglang.api.chat.render import prompt_ids
-from sglang.api.chat.request import ChatPrompt, merge_template_kwargs
+from sglang.api.chat.adapter import split_model
+from sglang.api.chat.constraint import choose_constraint
+from sglang.api.chat.core import start_chat, whole_chat
+from sglang.api.chat.request import ChatRequest, ToolChoice
 from sglang.api.errors import json_response, openai_error
-from sglang.api.openai.chat_form import ChatForm, ChatWriter
-from sglang.api.openai.protocol.chat import ChatCompletionRequest, ChatMessage
-from sglang.api.openai.stream import stream_answer
-from sglang.api.openai.submit import openai_errors, refuse_later_features, sampling_params, to_input, wants_usage
-from sglang.api.streaming import unless_disconnected
-from sglang.api.work import args, manager, run
-from sglang.ipc.inputs import GenerateReqInput
+from sglang.api.openai.chat_form import ChatForm
+from sglang.api.openai.chat_stream import ChatWriter, stream_chat
+from sglang.api.openai.protocol.chat import ChatCompletionRequest, ChatMessage, NamedToolChoice
+from sglang.api.openai.submit import chat_options, openai_errors, refuse_fields, sampling_params, wants_usage
+from sglang.api.work import args, manager
 
 router = APIRouter(tags=["openai"])
 
-_LATER = ("return_sampling_mask", "sampling_logprobs_mode", "return_flat_raw_output_top_logprobs")
-_GENERATION_DEFAULTS = ("temperature", "top_p", "top_k", "min_p", "repetition_penalty")
+_LATER = (
+    "watermark", "return_routed_experts", "return_spec_tokens_details", "bootstrap_host", "return_sampling_mask",
+    "sampling_logprobs_mode", "return_flat_raw_output_top_logprobs",
+)  # fmt: skip
 
 
 @router.post(
@@ -30,56 +32,52 @@ _GENERATION_DEFAULTS = ("temperature", "top_p", "top_k", "min_p", "repetition_pe
 )
 async def chat_completions(request: Request) -> Response:
     """Answer a conversation."""
-    body = await read_body(request, ChatCompletionRequest, json_only=True)
-    tm = manager(request)
+    return await answer_chat(request, await read_body(request, ChatCompletionRequest, json_only=True))
+
+
+async def answer_chat(request: Request, body: ChatCompletionRequest) -> Response:
+    """The answer to a chat body, whole or as a stream."""
     with openai_errors():
         _check(body)
-        form = ChatForm(tm, body, args(request), request.headers)
-        obj = await _to_input(request, body)
+        form = ChatForm(manager(request), body, args(request), request.headers)
+        chat = to_chat(request, body)
         if not body.stream:
-            return json_response(form.answer(await run(request, obj)))
-        group = await unless_disconnected(request.receive, tm.submit(obj))
+            return json_response(form.answer(await whole_chat(request, chat)))
+        run = await start_chat(request, chat)
     include_usage = wants_usage(body, args(request).stream_response_default_include_usage)
-    return await stream_answer(request, group, ChatWriter(form, group, include_usage))
+    return await stream_chat(request, run, ChatWriter(form, run, include_usage))
 
 
 def _check(body: ChatCompletionRequest) -> None:
-    refuse_later_features(body, _LATER)
-    choice = body.tool_choice
-    if not body.tools and choice is not None and choice not in ("none", "auto"):
-        raise openai_error("tool_choice: tools can't be empty when a tool call is demanded")
-    if body.tools and choice != "none":
-        raise openai_error("tools: tool calls are not supported yet; leave tools out or set tool_choice to 'none'")
+    refuse_fields(body, _LATER)
     if body.stream:
         for name in ("return_meta_info", "return_token_ids", "return_prompt_token_ids"):
             if getattr(body, name):
                 raise openai_error(f"{name}: can't be combined with stream")
 
 
-async def _to_input(request: Request, body: ChatCompletionRequest) -> GenerateReqInput:
-    tm = manager(request)
-    sampling = sampling_params(body, body.token_budget)
-    if args(request).sampling_defaults == "model":
-        recommended = tm.model_config.generation_config
-        sampling |= {
-            name: recommended[name] for name in _GENERATION_DEFAULTS if name in recommended and name not in sampling
-        }
-    obj = to_input(request, body, sampling)
-    if body.input_ids is not None:
-        obj.input_ids = body.input_ids
-    else:
-        obj.input_ids = await prompt_ids(tm, chat_prompt(body, args(request).default_chat_template_kwargs))
-    if body.logprobs:
-        obj.return_logprob = True
-        obj.top_logprobs_num = body.top_logprobs or 0
-    return obj
-
-
-def chat_prompt(body: ChatCompletionRequest, server_kwargs: dict[str, Any] | None) -> ChatPrompt:
-    return ChatPrompt(
+def to_chat(request: Request, body: ChatCompletionRequest) -> ChatRequest:
+    """The neutral form of a body."""
+    served = args(request).served_model_name or args(request).model_path
+    return ChatRequest(
         messages=[message_dict(message) for message in body.messages],
-        template_kwargs=merge_template_kwargs(server_kwargs, body.chat_template_kwargs, _effort(body)),
+        tools=[tool.model_dump(exclude_none=True, exclude_unset=True) for tool in body.tools or ()],
+        tool_choice=_tool_choice(body),
+        parallel_tool_calls=body.parallel_tool_calls,
+        constraint=choose_constraint(body.response_format, body.regex, body.ebnf),
+        sampling=sampling_params(body, body.token_budget),
+        reasoning_effort=effort_of(body),
+        separate_reasoning=body.separate_reasoning,
+        stream_reasoning=body.stream_reasoning,
+        template_kwargs=body.chat_template_kwargs,
         continue_final_message=body.continue_final_message,
+        keep_final_role=body.keep_final_role or args(request).keep_final_role,
+        input_ids=body.input_ids,
+        adapter=split_model(body.model, served)[1] or body.lora_path,  # type: ignore[arg-type]
+        logprobs=body.logprobs,
+        top_logprobs=body.top_logprobs or 0,
+        stream=body.stream,
+        options=chat_options(request, body),
     )
 
 
@@ -90,7 +88,15 @@ def message_dict(message: ChatMessage) -> dict[str, Any]:
     return plain
 
 
-def _effort(body: ChatCompletionRequest) -> str | float | None:
+def _tool_choice(body: ChatCompletionRequest) -> ToolChoice:
+    """Absent means auto with tools, none without."""
+    choice = body.tool_choice
+    if isinstance(choice, NamedToolChoice):
+        return ToolChoice("named", choice.function.name)
+    return ToolChoice(choice or ("auto" if body.tools else "none"))
+
+
+def effort_of(body: ChatCompletionRequest) -> str | float | None:
     """The flat field, else the nested form, whose switch alone means "medium" or "none"."""
     if body.reasoning_effort is not None or body.reasoning is None:
         return body.reasoning_effort

@@ -34,20 +34,31 @@ class ChunkWriter(Protocol):
 async def stream_answer(request: Request, group: RequestGroup, writer: ChunkWriter) -> EventStream:
     """Start streaming. A request that is refused before its first chunk gets a plain error answer instead."""
     with openai_errors():
-        return await open_stream(request, _events(group, writer))
+        return await open_stream(request, guarded(_events(group, writer)))
 
 
 async def _events(group: RequestGroup, writer: ChunkWriter) -> AsyncGenerator[bytes, None]:
-    started = finished = False
+    finished = False
     try:
         async for stream, chunk in group.events():
             if chunk.finish_reason is not None:
                 stream.raise_for_abort()
             if data := writer.chunk(stream, chunk):
-                started = True
                 yield data
         finished = True
         yield writer.tail() + DONE
+    finally:
+        if not finished:
+            group.abort()
+
+
+async def guarded(chunks: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
+    """The chunks; an error after the first one becomes an event, an earlier one is the caller's."""
+    started = False
+    try:
+        async for data in chunks:
+            started = True
+            yield data
     except (InvalidRequest, RequestAborted) as error:
         if not started:
             raise
@@ -58,8 +69,7 @@ async def _events(group: RequestGroup, writer: ChunkWriter) -> AsyncGenerator[by
         logger.exception("a stream failed")
         yield _error_event(openai_error("Internal server error", 500, "InternalServerError"))
     finally:
-        if not finished:
-            group.abort()
+        await chunks.aclose()
 
 
 def _error_event(error: ApiError) -> bytes:

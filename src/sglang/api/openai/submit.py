@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -57,11 +57,27 @@ def refuse_later_features(body: OpenAIBody, names: tuple[str, ...]) -> None:
         raise openai_error(f"response_format: type {form.get('type')!r} is not supported yet; accepted: 'text'")
 
 
+def refuse_fields(body: SamplingFields, names: Iterable[str]) -> None:
+    """Refuse what would silently change nothing."""
+    for name in names:
+        if getattr(body, name):
+            raise openai_error(f"{name} is not supported yet; leave it out")
+
+
 def sampling_params(body: SamplingFields, max_new_tokens: int | None) -> dict[str, Any]:
     """What the caller set, by native names. Everything else is left to the server's defaults."""
     given = {_RENAMED.get(name, name): getattr(body, name) for name in _SAMPLING if name in body.model_fields_set}
     given["max_new_tokens"] = max_new_tokens
     return given
+
+
+def chat_options(request: Request, body: ChatCompletionRequest) -> dict[str, Any]:
+    """The fields of a native request that say how it is named, queued, cached and routed."""
+    options = {name: getattr(body, name) for name in _ROUTING if name != "lora_path"}
+    options["return_hidden_states"] = body.return_hidden_states
+    if (rank := _rank(request)) is not None:
+        options["routed_dp_rank"] = rank
+    return options
 
 
 def to_input(request: Request, body: OpenAIBody, sampling: dict[str, Any]) -> GenerateReqInput:
@@ -72,9 +88,15 @@ def to_input(request: Request, body: OpenAIBody, sampling: dict[str, Any]) -> Ge
         return_hidden_states=body.return_hidden_states,
         **{name: getattr(body, name) for name in _ROUTING},
     )
-    if (rank := request.headers.get("x-data-parallel-rank")) is not None:
-        try:
-            obj.routed_dp_rank = int(rank)
-        except ValueError:
-            raise openai_error(f"header X-Data-Parallel-Rank: must be an integer, got {rank[:40]!r}") from None
+    if (rank := _rank(request)) is not None:
+        obj.routed_dp_rank = rank
     return obj
+
+
+def _rank(request: Request) -> int | None:
+    if (rank := request.headers.get("x-data-parallel-rank")) is None:
+        return None
+    try:
+        return int(rank)
+    except ValueError:
+        raise openai_error(f"header X-Data-Parallel-Rank: must be an integer, got {rank[:40]!r}") from None

@@ -9,13 +9,13 @@ from fastapi import APIRouter, Request, Response
 
 from sglang.api.answers import openai_responses
 from sglang.api.body import body_doc, read_body
-from sglang.api.chat.render import prompt_ids
-from sglang.api.chat.request import ChatPrompt, merge_template_kwargs
+from sglang.api.chat.core import chat_core
+from sglang.api.chat.request import ChatRequest, ToolChoice
 from sglang.api.errors import json_response, openai_error
 from sglang.api.openai.chat import message_dict
 from sglang.api.openai.protocol.tokenize import DetokenizeRequest, TokenizeRequest
 from sglang.api.openai.submit import openai_errors
-from sglang.api.work import args, manager
+from sglang.api.work import manager
 
 if TYPE_CHECKING:
     from sglang.text.tokenizer import Tokenizer
@@ -37,7 +37,7 @@ async def tokenize(request: Request) -> Response:
 
 async def _tokenize(request: Request, body: TokenizeRequest) -> list[int] | list[list[int]]:
     if body.messages is not None:
-        return await prompt_ids(manager(request), _prompt(request, body))
+        return await chat_core(request).prompt_ids(_chat(body), body.add_generation_prompt is not False)
     tokenizer = _tokenizer(request)
     # In a thread: a long text takes seconds, and the tokenizer lets other threads run.
     if isinstance(body.prompt, str):
@@ -46,14 +46,14 @@ async def _tokenize(request: Request, body: TokenizeRequest) -> list[int] | list
     return await asyncio.to_thread(tokenizer.encode_batch, texts, add_special_tokens=body.add_special_tokens)
 
 
-def _prompt(request: Request, body: TokenizeRequest) -> ChatPrompt:
-    server_kwargs = args(request).default_chat_template_kwargs
-    return ChatPrompt(
+def _chat(body: TokenizeRequest) -> ChatRequest:
+    return ChatRequest(
         messages=[message_dict(message) for message in body.messages or ()],
-        template_kwargs=merge_template_kwargs(server_kwargs, body.chat_template_kwargs, body.reasoning_effort),
-        tools=body.tools,
+        tools=body.tools or [],
+        tool_choice=ToolChoice("none" if body.tool_choice == "none" else "auto"),
+        reasoning_effort=body.reasoning_effort,
+        template_kwargs=body.chat_template_kwargs,
         continue_final_message=body.continue_final_message,
-        add_generation_prompt=body.add_generation_prompt is not False,
     )
 
 

@@ -12,14 +12,19 @@ def usage(group: RequestGroup, n: int, cache_report: bool) -> dict[str, Any]:
     """Counts so far. A prompt counts once however many samples (``n``) it has."""
     prompt = sum(stream.prompt_tokens for stream in group.streams[::n])
     completion = sum(stream.completion_tokens for stream in group.streams)
-    details = {"cached_tokens": sum(s.cached_tokens for s in group.streams[::n])} if cache_report else None
+    cached = sum(stream.cached_tokens for stream in group.streams[::n]) if cache_report else None
+    return usage_object(prompt, completion, cached, 0)
+
+
+def usage_object(prompt: int, completion: int, cached: int | None, reasoning: int) -> dict[str, Any]:
+    """The ``usage`` object; ``cached`` is None where the server does not report it."""
     return {
         "prompt_tokens": prompt,
         "total_tokens": prompt + completion,
         "completion_tokens": completion,
-        "prompt_tokens_details": details,
-        "reasoning_tokens": 0,
-        "completion_tokens_details": None,
+        "prompt_tokens_details": None if cached is None else {"cached_tokens": cached},
+        "reasoning_tokens": reasoning,
+        "completion_tokens_details": {"reasoning_tokens": reasoning} if reasoning else None,
     }
 
 

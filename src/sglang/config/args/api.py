@@ -18,6 +18,9 @@ class ApiArgs:
     default_chat_template_kwargs: dict[str, Any] | None = flag(
         None, "variables for the chat template (JSON); a request's own win", json=True
     )
+    keep_final_role: bool = flag(
+        False, "a trailing assistant message of a chat stays one instead of being rendered as one of the user"
+    )
     trust_request_chat_template: bool = later(False, "requests may bring a chat template")
     sampling_defaults: str = flag(
         "model", "chat defaults: the model's generation_config, or OpenAI's", choices=["model", "openai"]

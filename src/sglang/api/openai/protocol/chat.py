@@ -51,6 +51,31 @@ class ChatMessage(RequestModel):
         return self
 
 
+class ToolFunction(RequestModel):
+    model_config = ConfigDict(extra="allow")
+
+    name: str
+    description: str | None = None
+    parameters: dict[str, Any] | None = Field(None, description="JSON schema of the arguments")
+    strict: bool = Field(False, description="constrain the arguments by the schema also under tool_choice auto")
+
+
+class Tool(RequestModel):
+    model_config = ConfigDict(extra="allow")
+
+    type: Literal["function"] = "function"
+    function: ToolFunction
+
+
+class NamedFunction(RequestModel):
+    name: str
+
+
+class NamedToolChoice(RequestModel):
+    type: Literal["function"] = "function"
+    function: NamedFunction
+
+
 class ReasoningOptions(RequestModel):
     effort: str | float | None = None
     reasoning_effort: str | float | None = None
@@ -67,8 +92,8 @@ class ChatCompletionRequest(SamplingFields, RoutingFields, ReportFields):
     )
     logprobs: bool = False
     top_logprobs: NonNegativeInt | None = Field(None, description="used only with logprobs")
-    tools: list[dict[str, Any]] | None = None
-    tool_choice: Literal["auto", "none", "required"] | dict[str, Any] | None = None
+    tools: list[Tool] | None = None
+    tool_choice: Literal["auto", "none", "required"] | NamedToolChoice | None = None
     parallel_tool_calls: bool = True
     reasoning_effort: str | float | None = None
     reasoning: ReasoningOptions | None = None
@@ -76,6 +101,9 @@ class ChatCompletionRequest(SamplingFields, RoutingFields, ReportFields):
     stream_reasoning: bool = True
     chat_template_kwargs: dict[str, Any] | None = None
     continue_final_message: bool = False
+    keep_final_role: bool = Field(
+        False, description="a trailing assistant message stays one instead of being rendered as one of the user"
+    )
     return_prompt_token_ids: bool = False
     return_meta_info: bool = False
     return_input_ids_in_sglext: bool = False

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
@@ -18,6 +18,7 @@ class TokenizeRequest(RequestModel):
     prompt: str | list[str] | None = None
     messages: list[ChatMessage] | None = Field(None, json_schema_extra={"minItems": 1})
     tools: list[dict[str, Any]] | None = None
+    tool_choice: Literal["auto", "none", "required"] | dict[str, Any] | None = None
     reasoning_effort: str | float | None = None
     continue_final_message: bool = False
     chat_template_kwargs: dict[str, Any] | None = None
