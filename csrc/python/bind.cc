@@ -66,7 +66,9 @@ DType DTypeNamed(const std::string& name) {
   if (name == "float32") return DType::kF32;
   if (name == "float16") return DType::kF16;
   if (name == "bfloat16") return DType::kBf16;
-  throw std::invalid_argument("dtype '" + name + "'; accepted are float32, float16, bfloat16");
+  if (name == "int8") return DType::kI8;
+  throw std::invalid_argument("dtype '" + name +
+                              "'; accepted are float32, float16, bfloat16, int8");
 }
 
 // A packed matrix; its bytes lie in an arena that lives as long as it does.
@@ -191,7 +193,8 @@ struct Pool {
   std::string dtype;
   DType type;
   int64_t slots, kv_heads, head_dim;
-  PageBlock k, v;  // memory is taken as slots are first used
+  PageBlock k, v;              // memory is taken as slots are first used
+  PageBlock k_scale, v_scale;  // float32 [kv_heads, slots] of int8 pools
 
   Pool(int64_t slot_count, int64_t heads, int64_t dim, const std::string& name)
       : dtype(name),
@@ -200,8 +203,11 @@ struct Pool {
         kv_heads(heads),
         head_dim(dim),
         k(bytes()),
-        v(bytes()) {}
+        v(bytes()),
+        k_scale(scale_bytes()),
+        v_scale(scale_bytes()) {}
 
+  int64_t scale_bytes() const { return type == DType::kI8 ? slots * kv_heads * 4 : 0; }
   int64_t bytes() const { return slots * kv_heads * PaddedHeadDim(head_dim) * SizeOf(type); }
 };
 
@@ -352,7 +358,15 @@ class PyProgram {
   KvPool HoldPool(nb::object pool) {
     Pool& p = nb::cast<Pool&>(pool);
     held_.push_back(pool);
-    return {p.k.data(), p.v.data(), p.slots};
+    KvPool out;
+    out.k = p.k.data();
+    out.v = p.v.data();
+    if (p.type == DType::kI8) {
+      out.k_scale = reinterpret_cast<float*>(p.k_scale.data());
+      out.v_scale = reinterpret_cast<float*>(p.v_scale.data());
+    }
+    out.slots = p.slots;
+    return out;
   }
 
   AttentionShape Shape(int32_t heads, nb::object pool, float scale, float softcap, int32_t window) {
@@ -426,10 +440,13 @@ NB_MODULE(_native, m) {
         "Quantises a float32 matrix to int8 or int4 and packs it.");
   m.def("linear", &Linear, nb::arg("pool"), nb::arg("weight"), nb::arg("x"));
 
-  nb::class_<Pool>(m, "KvPool")
+  nb::class_<Pool>(
+      m, "KvPool",
+      "Keys and values of one layer. dtype: float32, float16, bfloat16, or int8 with a "
+      "float32 scale for every head of every slot. head_dim: any.")
       .def(nb::init<int64_t, int64_t, int64_t, const std::string&>(), nb::arg("slots"),
            nb::arg("kv_heads"), nb::arg("head_dim"), nb::arg("dtype"))
-      .def_prop_ro("nbytes", [](const Pool& p) { return 2 * p.bytes(); });
+      .def_prop_ro("nbytes", [](const Pool& p) { return 2 * (p.bytes() + p.scale_bytes()); });
 
   nb::class_<PyProgram>(m, "Program")
       .def(nb::init<int64_t, int64_t, std::optional<std::string>>(), nb::arg("max_tokens"),

@@ -9,10 +9,11 @@ namespace sgl {
 namespace {
 
 constexpr int64_t kHugePage = int64_t{2} << 20;
+constexpr int64_t kPage = int64_t{64} << 10;  // a multiple of every system's
 
 }  // namespace
 
-PageBlock::PageBlock(int64_t bytes) : bytes_((bytes + kHugePage - 1) / kHugePage * kHugePage) {
+PageBlock::PageBlock(int64_t bytes) : bytes_((bytes + kPage - 1) / kPage * kPage) {
   // Room to start at a huge page's border; the ends are given back.
   const int64_t room = bytes_ + kHugePage;
   void* p = mmap(nullptr, static_cast<size_t>(room), PROT_READ | PROT_WRITE,
@@ -25,11 +26,14 @@ PageBlock::PageBlock(int64_t bytes) : bytes_((bytes + kHugePage - 1) / kHugePage
   munmap(start + skip + bytes_, static_cast<size_t>(room - skip - bytes_));
   data_ = start + skip;
 #if defined(MADV_HUGEPAGE)
-  madvise(data_, static_cast<size_t>(bytes_), MADV_HUGEPAGE);  // a wish: failure costs only speed
+  // A wish: failure costs only speed. Only whole ones: a started one would take memory for nothing.
+  madvise(data_, static_cast<size_t>(bytes_ / kHugePage * kHugePage), MADV_HUGEPAGE);
 #endif
 }
 
-PageBlock::~PageBlock() { munmap(data_, static_cast<size_t>(bytes_)); }
+PageBlock::~PageBlock() {
+  if (bytes_ > 0) munmap(data_, static_cast<size_t>(bytes_));
+}
 
 uint8_t* WeightArena::Take(int64_t bytes) {
   const int64_t rounded = (bytes + 63) / 64 * 64;

@@ -87,6 +87,9 @@ void Program::State::NeedShape(const char* op, BufferId qkv, const AttentionShap
     Refuse(op, "the KV pool has no memory or " + std::to_string(pool.slots) +
                    " slots; accepted are 1 to 2^31 - 1");
   }
+  if (shape.kv_type == DType::kI8 && (pool.k_scale == nullptr || pool.v_scale == nullptr)) {
+    Refuse(op, "an int8 pool needs scales");
+  }
   Need(op, qkv, false, (shape.heads + 2 * int64_t{shape.kv_heads}) * shape.head_dim);
 }
 

@@ -37,12 +37,21 @@ struct RopeStoreOp : Program::Op {
                    static_cast<int32_t>(s.step->positions[t]), rope);
     }
     for (int64_t h = 0; h < shape.kv_heads; ++h) {
-      const int64_t at =
-          (h * pool.slots + s.step->out_slots[t]) * PaddedHeadDim(head_dim) * SizeOf(shape.kv_type);
-      kernels.store_as(k + h * head_dim, head_dim, shape.kv_type,
-                       static_cast<uint8_t*>(pool.k) + at);
-      kernels.store_as(v + h * head_dim, head_dim, shape.kv_type,
-                       static_cast<uint8_t*>(pool.v) + at);
+      const int64_t row = h * pool.slots + s.step->out_slots[t];
+      const int64_t at = row * PaddedHeadDim(head_dim) * SizeOf(shape.kv_type);
+      Store(kernels, k + h * head_dim, pool.k, at, pool.k_scale, row);
+      Store(kernels, v + h * head_dim, pool.v, at, pool.v_scale, row);
+    }
+  }
+
+  // One head into row `row` of a pool, `at` bytes from its start.
+  void Store(const Kernels& kernels, const float* x, void* to, int64_t at, float* scales,
+             int64_t row) const {
+    uint8_t* bytes = static_cast<uint8_t*>(to) + at;
+    if (shape.kv_type == DType::kI8) {
+      kernels.store_i8(x, shape.head_dim, reinterpret_cast<int8_t*>(bytes), scales + row);
+    } else {
+      kernels.store_as(x, shape.head_dim, shape.kv_type, bytes);
     }
   }
 
@@ -118,6 +127,10 @@ struct AttentionOp : Program::Op {
     pass.args.shape = &shape;
     pass.args.k = HeadOf(pool.k, kv_head);
     pass.args.v = HeadOf(pool.v, kv_head);
+    if (shape.kv_type == DType::kI8) {
+      pass.args.k_scale = pool.k_scale + kv_head * pool.slots;
+      pass.args.v_scale = pool.v_scale + kv_head * pool.slots;
+    }
     pass.args.q = pass.q;
     pass.args.query_positions = pass.positions;
     pass.args.partial = pass.partial;

@@ -4,6 +4,9 @@
 // compiled for a newer CPU.
 #pragma once
 
+#include "half.h"
+#include "sgl/tensor.h"
+
 #if defined(SGL_AVX512)
 #include "simd/avx512.h"
 #elif defined(SGL_AVX2)
@@ -11,9 +14,6 @@
 #else
 #include "simd/portable.h"
 #endif
-
-#include "half.h"
-#include "sgl/tensor.h"
 
 namespace sgl::SGL_ISA {
 
@@ -44,6 +44,7 @@ SGL_INLINE VF Tanh(VF x) {
 template <DType kType>
 SGL_INLINE VF LoadAs(const void* base, int64_t index) {
   if (kType == DType::kF32) return Load(static_cast<const float*>(base) + index);
+  if (kType == DType::kI8) return LoadI8(static_cast<const int8_t*>(base) + index);
   const uint16_t* p = static_cast<const uint16_t*>(base) + index;
   return kType == DType::kF16 ? LoadHalf(p) : LoadBf16(p);
 }

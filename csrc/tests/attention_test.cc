@@ -10,6 +10,7 @@ struct Pool {
   int64_t padded;
   std::vector<float> k, v;  // as the kernel sees them, [kv_heads, slots, padded head_dim]
   std::vector<uint8_t> k_bytes, v_bytes;
+  std::vector<float> k_scale, v_scale;  // int8 only
   std::vector<int32_t> slots;
   int64_t count;  // slots of the pool
 
@@ -18,17 +19,31 @@ struct Pool {
         padded(PaddedHeadDim(s.head_dim)),
         slots(static_cast<size_t>(length)),
         count(int64_t{length} * 2) {
-    Fill(count * s.kv_heads * padded, rng, k, k_bytes);
-    Fill(count * s.kv_heads * padded, rng, v, v_bytes);
+    Fill(count * s.kv_heads * padded, rng, k, k_bytes, k_scale);
+    Fill(count * s.kv_heads * padded, rng, v, v_bytes, v_scale);
     for (int i = 0; i < length; ++i) slots[static_cast<size_t>(i)] = (i * 7 + 3) % (2 * length);
   }
 
-  void Fill(int64_t n, Random& rng, std::vector<float>& x, std::vector<uint8_t>& bytes) {
+  void Fill(int64_t n, Random& rng, std::vector<float>& x, std::vector<uint8_t>& bytes,
+            std::vector<float>& scale) {
     x = rng.Floats(n);
     for (int64_t i = 0; i < n; ++i) {
       if (i % padded >= shape.head_dim) x[static_cast<size_t>(i)] = 0;
     }
     bytes.resize(static_cast<size_t>(n * SizeOf(shape.kv_type)));
+    if (shape.kv_type == DType::kI8) {
+      scale.resize(static_cast<size_t>(n / padded));
+      for (int64_t row = 0; row < n / padded; ++row) {
+        int8_t* q = reinterpret_cast<int8_t*>(bytes.data()) + row * padded;
+        float* s = scale.data() + row;
+        BestKernels().store_i8(x.data() + row * padded, shape.head_dim, q, s);
+        for (int64_t i = 0; i < shape.head_dim; ++i) {
+          CHECK_NEAR(*s * q[i], x[static_cast<size_t>(row * padded + i)], *s * 0.5001);
+          x[static_cast<size_t>(row * padded + i)] = *s * q[i];
+        }
+      }
+      return;
+    }
     BestKernels().store_as(x.data(), n, shape.kv_type, bytes.data());
     for (int64_t i = 0; i < n && shape.kv_type != DType::kF32; ++i) {
       uint16_t h;
@@ -96,6 +111,10 @@ std::vector<float> Run(const Kernels& kernels, const Pool& p, const std::vector<
       const int64_t head = kv_head * p.count * p.padded * SizeOf(p.shape.kv_type);
       a.k = p.k_bytes.data() + head;
       a.v = p.v_bytes.data() + head;
+      if (p.shape.kv_type == DType::kI8) {
+        a.k_scale = p.k_scale.data() + kv_head * p.count;
+        a.v_scale = p.v_scale.data() + kv_head * p.count;
+      }
       a.slots = p.slots.data() + first;
       a.first_position = first;
       a.positions = std::min(64, positions.back() + 1 - first);
@@ -145,7 +164,8 @@ int main() {
   for (const sgl::Kernels* kernels : AllKernels()) {
     std::printf("%s\n", kernels->name);
     for (int head_dim : {1, 20, 40, 64, 80, 96, 128, 256}) {
-      for (sgl::DType type : {sgl::DType::kF32, sgl::DType::kF16, sgl::DType::kBf16}) {
+      for (sgl::DType type :
+           {sgl::DType::kF32, sgl::DType::kF16, sgl::DType::kBf16, sgl::DType::kI8}) {
         sgl::AttentionShape shape;
         shape.kv_heads = 2;
         shape.head_dim = head_dim;

@@ -22,8 +22,8 @@ void AgreesWithReference(const Kernels& kernels) {
   }
 }
 
-void QuantisedStaysNear(const Kernels& kernels) {
-  Model model(kernels, Format::kQ8_0, DType::kF16);
+void QuantisedStaysNear(const Kernels& kernels, DType kv) {
+  Model model(kernels, Format::kQ8_0, kv);
   Driver d(model, 2, {Prompt(1, 70)});
   const std::vector<float> logits = d.Step({{0, 70}});
   const std::vector<double> want = model.Reference(Prompt(1, 70));
@@ -69,8 +69,8 @@ void Invariant(const Kernels& kernels, Format format, DType kv) {
 }
 
 // Rows whose tables share their first 128 slots, computed once for all: same bits as apart.
-void SharedPrefixes(const Kernels& kernels) {
-  Model model(kernels, Format::kQ4_1, DType::kF16);
+void SharedPrefixes(const Kernels& kernels, DType kv) {
+  Model model(kernels, Format::kQ4_1, kv);
   constexpr size_t kRows = 12;
   std::vector<std::vector<int64_t>> prompts;
   std::vector<std::vector<float>> want;
@@ -218,10 +218,13 @@ int main() {
   for (const sgl::Kernels* kernels : AllKernels()) {
     std::printf("%s\n", kernels->name);
     AgreesWithReference(*kernels);
-    QuantisedStaysNear(*kernels);
+    QuantisedStaysNear(*kernels, sgl::DType::kF16);
+    QuantisedStaysNear(*kernels, sgl::DType::kI8);
     Invariant(*kernels, sgl::Format::kQ4_1, sgl::DType::kF16);
     Invariant(*kernels, sgl::Format::kBf16, sgl::DType::kBf16);
-    SharedPrefixes(*kernels);
+    Invariant(*kernels, sgl::Format::kQ8_0, sgl::DType::kI8);
+    SharedPrefixes(*kernels, sgl::DType::kF16);
+    SharedPrefixes(*kernels, sgl::DType::kI8);
     Candidates(*kernels);
     RefusesBadSteps(*kernels);
     RefusesOperandsThatDoNotFit(*kernels);

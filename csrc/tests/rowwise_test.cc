@@ -118,6 +118,37 @@ void StoresAsHalves(const Kernels& kernels) {
   for (size_t i = 0; i < 37; ++i) CHECK(half[i] == FloatToBf16(x[i]));
 }
 
+// A value that is no number must not vanish in integers.
+void QuantizingKeepsNaN(const Kernels& kernels) {
+  Random rng(9);
+  for (int64_t at : {0, 5, 17, 31}) {
+    std::vector<float> x = rng.Floats(32);
+    x[static_cast<size_t>(at)] = NAN;
+    QBlock block;
+    kernels.quantize(x.data(), 32, &block);
+    CHECK(std::isnan(block.scale));
+    int8_t q[32];
+    float scale;
+    kernels.store_i8(x.data(), 32, q, &scale);
+    CHECK(std::isnan(scale));
+  }
+}
+
+void StoresAsIntegers(const Kernels& kernels) {
+  Random rng(10);
+  for (int64_t n : {1, 15, 64, 77}) {
+    std::vector<float> x = rng.Floats(n);
+    std::vector<int8_t> q(static_cast<size_t>(n) + 1, 99);
+    float scale;
+    kernels.store_i8(x.data(), n, q.data(), &scale);
+    for (size_t i = 0; i < x.size(); ++i) CHECK_NEAR(scale * q[i], x[i], scale * 0.5001);
+    CHECK(q.back() == 99);
+    const std::vector<float> zeros(x.size(), 0.0f);
+    kernels.store_i8(zeros.data(), n, q.data(), &scale);
+    CHECK(scale == 0 && q[0] == 0);
+  }
+}
+
 void FindsTheLargest(const Kernels& kernels) {
   Random rng(8);
   for (int64_t n : {1, 5, 16, 100}) {
@@ -150,6 +181,8 @@ int main() {
     Gates(*kernels);
     Rotates(*kernels);
     StoresAsHalves(*kernels);
+    QuantizingKeepsNaN(*kernels);
+    StoresAsIntegers(*kernels);
     FindsTheLargest(*kernels);
   }
 }

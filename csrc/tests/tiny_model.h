@@ -74,6 +74,7 @@ struct Model {
   std::vector<std::vector<float>> norms;  // per layer 5, then final
   std::vector<float> bias, cos, sin;
   std::vector<std::vector<uint8_t>> pools;
+  std::vector<std::vector<float>> scales;
   Program program;
 
   Model(const Kernels& kern, Format f, DType kv)
@@ -97,7 +98,10 @@ struct Model {
       for (int64_t width : {kHidden, kHidden, kHidden, int64_t{16}, int64_t{16}}) {
         norms.push_back(Around1(width));
       }
-      for (int i = 0; i < 2; ++i) pools.emplace_back(static_cast<size_t>(kSlots * kv_dim * 4), 0);
+      for (int i = 0; i < 2; ++i) {
+        pools.emplace_back(static_cast<size_t>(kSlots * kv_dim * 4), 0);
+        scales.emplace_back(static_cast<size_t>(kSlots * s.kv_heads), 0.0f);
+      }
     }
     norms.push_back(Around1(kHidden));
     bias = rng.Floats(q_dim, 0.1f);
@@ -145,7 +149,8 @@ struct Model {
     program.AddEmbedding(embedding.w, 2.0f, x);
     for (int l = 0; l < kLayers; ++l) {
       const auto at = static_cast<size_t>(l);
-      const KvPool pool = {pools[2 * at].data(), pools[2 * at + 1].data(), kSlots};
+      const KvPool pool = {pools[2 * at].data(), pools[2 * at + 1].data(), scales[2 * at].data(),
+                           scales[2 * at + 1].data(), kSlots};
       // Layer 0 adds straight to the residual stream, layer 1 normalises first.
       program.AddNorm(x, kNone, {}, Norm(l, 0), normed);
       program.AddLinear(normed,

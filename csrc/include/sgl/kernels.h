@@ -54,6 +54,8 @@ struct AttentionBlockArgs {
   const AttentionShape* shape = nullptr;
   const void* k = nullptr;  // pool of this KV head [slots, PaddedHeadDim]
   const void* v = nullptr;
+  const float* k_scale = nullptr;  // [slots] of this KV head; kI8 only: value = scale * q
+  const float* v_scale = nullptr;
   const int32_t* slots = nullptr;  // slots of the block's positions
   int32_t first_position = 0;      // of the block, a multiple of 64
   int32_t positions = 0;           // 1..64 that may be read
@@ -73,7 +75,7 @@ struct AttentionBlockArgs {
 constexpr int64_t PartialFloats(int64_t head_dim) { return PaddedHeadDim(head_dim) + 2; }
 constexpr int64_t kAttentionQueries = 64;  // most queries of one AttentionBlock call
 constexpr int64_t AttentionScratchFloats(int64_t head_dim) {
-  return kAttentionBlock * (2 * PaddedHeadDim(head_dim) + kAttentionQueries) + 64;
+  return kAttentionBlock * (2 * PaddedHeadDim(head_dim) + kAttentionQueries) + 192;
 }
 
 struct Kernels {
@@ -99,8 +101,11 @@ struct Kernels {
   // Rotates `heads` vectors of head_dim floats that lie end to end at x, in place.
   void (*rope)(float* x, int32_t heads, int32_t head_dim, int32_t position, const RopeArgs& args);
 
-  // out[count] = x in the given storage type.
+  // out[count] = x in the given storage type, not kI8.
   void (*store_as)(const float* x, int64_t count, DType type, void* out);
+
+  // out[count] = x / scale to nearest even, with one scale = absmax / 127 (NaN if x holds one).
+  void (*store_i8)(const float* x, int64_t count, int8_t* out, float* scale);
 
   // Partial softmax of queries x one block.
   void (*attention_block)(const AttentionBlockArgs& args);

@@ -65,6 +65,8 @@ struct KvPool {
   // [kv_heads, slots, PaddedHeadDim] of kv_type, zeros behind head_dim.
   void* k = nullptr;
   void* v = nullptr;
+  float* k_scale = nullptr;  // [kv_heads, slots], kI8 only
+  float* v_scale = nullptr;
   int64_t slots = 0;
 };
 

@@ -7,9 +7,9 @@
 namespace sgl {
 
 // Storage of dense weights and of the KV pool.
-enum class DType : int32_t { kF32 = 0, kF16 = 1, kBf16 = 2 };
+enum class DType : int32_t { kF32 = 0, kF16 = 1, kBf16 = 2, kI8 = 3 };  // kI8: KV pools only
 
-constexpr int64_t SizeOf(DType t) { return t == DType::kF32 ? 4 : 2; }
+constexpr int64_t SizeOf(DType t) { return t == DType::kF32 ? 4 : t == DType::kI8 ? 1 : 2; }
 
 // Tensor types of GGUF files, by their number in the file.
 enum class GgufType : int32_t {

@@ -26,7 +26,7 @@ struct Hint {
 SGL_INLINE Hint MakeHint(const AttentionShape& shape, const void* rows, const int32_t* slots,
                          int count) {
   return {static_cast<const char*>(rows), slots, rows == nullptr ? 0 : count,
-          Padded(shape) * (shape.kv_type == DType::kF32 ? 4 : 2)};
+          static_cast<int>(Padded(shape) * SizeOf(shape.kv_type))};
 }
 
 SGL_INLINE void FetchRow(const Hint& hint, int i) {
@@ -38,39 +38,40 @@ SGL_INLINE void FetchRow(const Hint& hint, int i) {
 // The block's keys and values on their way through the kernel.
 struct Block {
   const AttentionBlockArgs* args;
-  float* keys;    // [padded head_dim, 64] transposed
-  float* values;  // [64, padded head_dim]; unused when few queries read the pool directly
-  float* scores;  // [4, 64] of the query tile
-  int vectors;    // position vectors that hold something
-  Hint soon;      // rows to fetch while the next loop runs
+  float* keys;        // [padded head_dim, 64] transposed
+  float* values;      // [64, padded head_dim]; unused when few queries read the pool directly
+  float* scores;      // [4, 64] of the query tile
+  float* key_scales;  // [64] of int8 pools, else null
+  float* value_scales;
+  int vectors;  // position vectors that hold something
+  Hint soon;    // rows to fetch while the next loop runs
 };
 
 SGL_INLINE int64_t RowIndex(const Block& b, int position) {
   return int64_t{b.args->slots[position]} * Padded(*b.args->shape);
 }
 
+template <DType kType>
 void TransposeKeys(const Block& b) {
   const AttentionBlockArgs& a = *b.args;
-  const int head_dim = Padded(*a.shape);
   for (int first = 0; first < b.vectors * kLanes; first += kLanes) {
-    const uint16_t* rows[kLanes];
-    const float* wide[kLanes];
+    const uint8_t* rows[kLanes];
     for (int i = 0; i < kLanes; ++i) {
       // Lanes past the end repeat the last position; the mask drops them.
-      const int64_t index = RowIndex(b, Smaller(first + i, a.positions - 1));
-      rows[i] = static_cast<const uint16_t*>(a.k) + index;
-      wide[i] = static_cast<const float*>(a.k) + index;
+      rows[i] = static_cast<const uint8_t*>(a.k) +
+                RowIndex(b, Smaller(first + i, a.positions - 1)) * SizeOf(kType);
     }
-    float* out = b.keys + first;
-    if (a.shape->kv_type == DType::kF16) {
-      Transpose2Byte<true>(rows, head_dim, out, kBlock);
-    } else if (a.shape->kv_type == DType::kBf16) {
-      Transpose2Byte<false>(rows, head_dim, out, kBlock);
-    } else {
-      for (int d = 0; d < head_dim; ++d) {
-        for (int i = 0; i < kLanes; ++i) out[d * kBlock + i] = wide[i][d];
-      }
-    }
+    Transpose<kType>(rows, Padded(*a.shape), b.keys + first, kBlock);
+  }
+}
+
+// Scales of int8 keys and values, position by position. Keys' go into the scores, values' into the
+// weights: that multiplies 64 numbers a query instead of the whole block.
+void GatherScales(const Block& b) {
+  const AttentionBlockArgs& a = *b.args;
+  for (int p = 0; p < kBlock; ++p) {
+    b.key_scales[p] = p < a.positions ? a.k_scale[a.slots[p]] : 0;
+    b.value_scales[p] = p < a.positions ? a.v_scale[a.slots[p]] : 0;
   }
 }
 
@@ -149,6 +150,7 @@ SGL_INLINE void Softmax(const Block& b, float* row, Visible seen, float* tail) {
   VF largest = Set(-__builtin_inff());
   for (int v = 0; v < b.vectors; ++v) {
     VF s = Mul(Load(row + v * kLanes), Set(shape.scale));
+    if (b.key_scales != nullptr) s = Mul(s, Load(b.key_scales + v * kLanes));
     if (cap > 0) s = Mul(Set(cap), Tanh(Mul(s, Set(1.0f / cap))));
     if (!whole) s = Window(s, seen.begin - v * kLanes, seen.end - v * kLanes, -__builtin_inff());
     Store(row + v * kLanes, s);
@@ -159,8 +161,9 @@ SGL_INLINE void Softmax(const Block& b, float* row, Visible seen, float* tail) {
   for (int v = 0; v < b.vectors; ++v) {
     VF p = Exp(Sub(Load(row + v * kLanes), Set(top)));
     if (!whole) p = Window(p, seen.begin - v * kLanes, seen.end - v * kLanes, 0.0f);
-    Store(row + v * kLanes, p);
     sum = Add(sum, p);
+    if (b.value_scales != nullptr) p = Mul(p, Load(b.value_scales + v * kLanes));
+    Store(row + v * kLanes, p);
   }
   tail[0] = top;
   tail[1] = ReduceAdd(sum);
@@ -253,6 +256,7 @@ void AllQueries(Block& b) {
 
 template <DType kType>
 void Attend(Block& b) {
+  TransposeKeys<kType>(b);
   if (b.args->queries <= 4) {
     AllQueries<false, kType>(b);
     return;
@@ -271,7 +275,13 @@ void AttentionBlock(const AttentionBlockArgs& args) {
   b.values = b.keys + kBlock * Padded(shape);
   b.scores = b.values + kBlock * Padded(shape);
   b.vectors = (args.positions + kLanes - 1) / kLanes;
-  TransposeKeys(b);
+  b.key_scales = nullptr;
+  b.value_scales = nullptr;
+  if (shape.kv_type == DType::kI8) {
+    b.key_scales = b.scores + 4 * kBlock;
+    b.value_scales = b.key_scales + kBlock;
+    GatherScales(b);
+  }
   switch (shape.kv_type) {
     case DType::kF32:
       return Attend<DType::kF32>(b);
@@ -279,6 +289,8 @@ void AttentionBlock(const AttentionBlockArgs& args) {
       return Attend<DType::kF16>(b);
     case DType::kBf16:
       return Attend<DType::kBf16>(b);
+    case DType::kI8:
+      return Attend<DType::kI8>(b);
   }
 }
 

@@ -24,8 +24,8 @@ SGL_INLINE void Map2(const float* x, const float* y, int64_t count, float* out, 
 
 SGL_INLINE void QuantizeBlock(const float* x, QBlock* out) {
   VF largest = Zero();
-  for (int i = 0; i < 32; i += kLanes) largest = Max(largest, Abs(Load(x + i)));
-  const float absmax = ReduceMax(largest);
+  for (int i = 0; i < 32; i += kLanes) largest = MaxMagnitude(largest, Load(x + i));
+  const float absmax = ReduceMagnitude(largest);
   const float inverse = absmax > 0 ? 127.0f / absmax : 0.0f;
   for (int i = 0; i < 32; i += kLanes) {
     StoreI8(out->q + i, ToInt(Mul(Load(x + i), Set(inverse))));
@@ -133,6 +133,22 @@ void StoreAs(const float* x, int64_t count, DType type, void* out) {
     return;
   }
   for (; i < count; ++i) half[i] = FloatToBf16(x[i]);
+}
+
+void StoreInt8(const float* x, int64_t count, int8_t* out, float* scale) {
+  VF largest = Zero();
+  int64_t i = 0;
+  for (; i + kLanes <= count; i += kLanes) largest = MaxMagnitude(largest, Load(x + i));
+  if (i < count) largest = MaxMagnitude(largest, LoadTail(x + i, count - i));
+  const float absmax = ReduceMagnitude(largest);
+  const VF inverse = Set(absmax > 0 ? 127.0f / absmax : 0.0f);
+  for (i = 0; i + kLanes <= count; i += kLanes) {
+    StoreI8(out + i, ToInt(Mul(Load(x + i), inverse)));
+  }
+  int8_t lane[kLanes];
+  if (i < count) StoreI8(lane, ToInt(Mul(LoadTail(x + i, count - i), inverse)));
+  for (int64_t j = i; j < count; ++j) out[j] = lane[j - i];
+  *scale = absmax / 127.0f;
 }
 
 int64_t ArgMax(const float* x, int64_t count, float* max) {

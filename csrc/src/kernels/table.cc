@@ -25,6 +25,7 @@ const Kernels kTable = {
     Glu,
     Rope,
     StoreAs,
+    StoreInt8,
     AttentionBlock,
     AttentionMerge,
     AttentionFinish,

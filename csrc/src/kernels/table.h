@@ -14,6 +14,7 @@ void AddScaled(const float* y, float factor, int64_t k, float* acc);
 void Glu(const float* gate, const float* up, Gate kind, int64_t k, float* out);
 void Rope(float* x, int32_t heads, int32_t head_dim, int32_t position, const RopeArgs& args);
 void StoreAs(const float* x, int64_t count, DType type, void* out);
+void StoreInt8(const float* x, int64_t count, int8_t* out, float* scale);
 void AttentionBlock(const AttentionBlockArgs& args);
 void AttentionMerge(const float* partial, int64_t head_dim, float* running);
 void AttentionFinish(const float* running, int64_t head_dim, float* out);

@@ -56,6 +56,9 @@ SGL_INLINE void StoreHalf(uint16_t* p, VF v) {
   _mm_storeu_si128(reinterpret_cast<__m128i*>(p),
                    _mm256_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
 }
+SGL_INLINE VF LoadI8(const int8_t* p) {
+  return ToFloat(_mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p))));
+}
 SGL_INLINE void StoreI8(int8_t* p, VI v) {
   const __m128i words = _mm_packs_epi32(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1));
   _mm_storel_epi64(reinterpret_cast<__m128i*>(p), _mm_packs_epi16(words, words));
@@ -73,6 +76,18 @@ SGL_INLINE float ReduceMax(VF v) {
   __m128 q = _mm_max_ps(_mm256_castps256_ps128(h), _mm256_extractf128_ps(h, 1));
   q = _mm_max_ps(q, _mm_movehl_ps(q, q));
   return _mm_cvtss_f32(_mm_max_ss(q, _mm_shuffle_ps(q, q, 1)));
+}
+
+// Larger of two |x| by their bits: NaN is larger than anything, and so is kept.
+SGL_INLINE VF MaxMagnitude(VF a, VF b) {
+  return AsFloat(_mm256_max_epi32(_mm256_castps_si256(Abs(a)), _mm256_castps_si256(Abs(b))));
+}
+SGL_INLINE float ReduceMagnitude(VF v) {
+  const __m256i h = _mm256_castps_si256(v);
+  __m128i q = _mm_max_epi32(_mm256_castsi256_si128(h), _mm256_extracti128_si256(h, 1));
+  q = _mm_max_epi32(q, _mm_unpackhi_epi64(q, q));
+  q = _mm_max_epi32(q, _mm_shuffle_epi32(q, 1));
+  return _mm_cvtss_f32(_mm_castsi128_ps(q));
 }
 
 // ---- integer dot products over groups of 32 ----
@@ -127,13 +142,23 @@ SGL_INLINE VI Dot(VI init, const WV* w, const int8_t* a) {
   return sum;
 }
 
-template <bool kHalf>
-SGL_INLINE void Transpose2Byte(const uint16_t* const* rows, int count, float* out, int stride) {
+// Eight elements of a row as floats.
+template <DType kType>
+SGL_INLINE VF LoadRow(const uint8_t* row, int d) {
+  if (kType == DType::kF32) return Load(reinterpret_cast<const float*>(row) + d);
+  if (kType == DType::kI8) return LoadI8(reinterpret_cast<const int8_t*>(row) + d);
+  const uint16_t* p = reinterpret_cast<const uint16_t*>(row) + d;
+  return kType == DType::kF16 ? LoadHalf(p) : LoadBf16(p);
+}
+
+// Writes out[d * stride + lane] = element d of rows[lane], for d in [0, count); count % 16 == 0.
+template <DType kType>
+SGL_INLINE void Transpose(const uint8_t* const* rows, int count, float* out, int stride) {
   for (int d = 0; d < count; d += 8) {
     __m256 r[8];
     __m256 t[8];
 #pragma GCC unroll 8
-    for (int i = 0; i < 8; ++i) r[i] = kHalf ? LoadHalf(rows[i] + d) : LoadBf16(rows[i] + d);
+    for (int i = 0; i < 8; ++i) r[i] = LoadRow<kType>(rows[i], d);
 #pragma GCC unroll 4
     for (int i = 0; i < 4; ++i) {
       t[2 * i] = _mm256_unpacklo_ps(r[2 * i], r[2 * i + 1]);

@@ -54,6 +54,9 @@ SGL_INLINE void StoreHalf(uint16_t* p, VF v) {
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(p),
                       _mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
 }
+SGL_INLINE VF LoadI8(const int8_t* p) {
+  return ToFloat(_mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))));
+}
 SGL_INLINE void StoreI8(int8_t* p, VI v) {
   _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtepi32_epi8(v));
 }
@@ -70,6 +73,19 @@ SGL_INLINE float ReduceMax(VF v) {
   __m128 q = _mm_max_ps(_mm256_castps256_ps128(h), _mm256_extractf128_ps(h, 1));
   q = _mm_max_ps(q, _mm_movehl_ps(q, q));
   return _mm_cvtss_f32(_mm_max_ss(q, _mm_shuffle_ps(q, q, 1)));
+}
+
+// Larger of two |x| by their bits: NaN is larger than anything, and so is kept.
+SGL_INLINE VF MaxMagnitude(VF a, VF b) {
+  return AsFloat(_mm512_max_epi32(_mm512_castps_si512(Abs(a)), _mm512_castps_si512(Abs(b))));
+}
+SGL_INLINE float ReduceMagnitude(VF v) {
+  const __m512i w = _mm512_castps_si512(v);
+  const __m256i h = _mm256_max_epi32(_mm512_castsi512_si256(w), _mm512_extracti64x4_epi64(w, 1));
+  __m128i q = _mm_max_epi32(_mm256_castsi256_si128(h), _mm256_extracti128_si256(h, 1));
+  q = _mm_max_epi32(q, _mm_unpackhi_epi64(q, q));
+  q = _mm_max_epi32(q, _mm_shuffle_epi32(q, 1));
+  return _mm_cvtss_f32(_mm_castsi128_ps(q));
 }
 
 // ---- integer dot products over groups of 32 ----
@@ -138,25 +154,38 @@ SGL_INLINE void Transpose16(__m256i* r) {
   }
 }
 
-// Writes out[d * stride + lane] = rows[lane][d] for kLanes rows and d in [0, count), count % 8 ==
-// 0.
-template <bool kHalf>
-SGL_INLINE void Transpose2Byte(const uint16_t* const* rows, int count, float* out, int stride) {
+// Sixteen elements of a row as 16-bit lanes: halves as they are, int8 widened.
+template <DType kType>
+SGL_INLINE __m256i LoadRow(const uint8_t* row, int d) {
+  if (kType == DType::kI8) {
+    return _mm256_cvtepi8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(row + d)));
+  }
+  return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(row + 2 * d));
+}
+
+template <DType kType>
+SGL_INLINE VF FromWords(__m256i v) {
+  if (kType == DType::kF16) return _mm512_cvtph_ps(v);
+  if (kType == DType::kI8) return ToFloat(_mm512_cvtepi16_epi32(v));
+  return AsFloat(_mm512_slli_epi32(_mm512_cvtepu16_epi32(v), 16));
+}
+
+// Writes out[d * stride + lane] = element d of rows[lane], for d in [0, count); count % 16 == 0.
+template <DType kType>
+SGL_INLINE void Transpose(const uint8_t* const* rows, int count, float* out, int stride) {
+  if (kType == DType::kF32) {
+    for (int d = 0; d < count; ++d) {
+      for (int i = 0; i < 16; ++i) __builtin_memcpy(out + d * stride + i, rows[i] + 4 * d, 4);
+    }
+    return;
+  }
   for (int d = 0; d < count; d += 16) {
     __m256i r[16];
-    const bool full = count - d >= 16;
 #pragma GCC unroll 16
-    for (int i = 0; i < 16; ++i) {
-      const auto* p = reinterpret_cast<const __m256i*>(rows[i] + d);
-      r[i] = full ? _mm256_loadu_si256(p) : _mm256_castsi128_si256(_mm_loadu_si128((__m128i*)p));
-    }
+    for (int i = 0; i < 16; ++i) r[i] = LoadRow<kType>(rows[i], d);
     Transpose16(r);
-    const int n = full ? 16 : 8;
-    for (int i = 0; i < n; ++i) {
-      const __m512 f = kHalf ? _mm512_cvtph_ps(r[i])
-                             : AsFloat(_mm512_slli_epi32(_mm512_cvtepu16_epi32(r[i]), 16));
-      Store(out + (d + i) * stride, f);
-    }
+#pragma GCC unroll 16
+    for (int i = 0; i < 16; ++i) Store(out + (d + i) * stride, FromWords<kType>(r[i]));
   }
 }
 

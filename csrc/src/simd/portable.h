@@ -5,7 +5,6 @@
 
 #include <cstdint>
 
-#include "../half.h"
 #if defined(SGL_NEON)
 #include <arm_neon.h>
 #endif
@@ -88,6 +87,7 @@ SGL_INLINE void StoreHalf(uint16_t* p, VF v) {
 }
 #endif
 SGL_INLINE VF LoadBf16(const uint16_t* p) { return AsFloat(VI{p[0], p[1], p[2], p[3]} << 16); }
+SGL_INLINE VF LoadI8(const int8_t* p) { return ToFloat(VI{p[0], p[1], p[2], p[3]}); }
 SGL_INLINE void StoreI8(int8_t* p, VI v) {
   for (int i = 0; i < kLanes; ++i) p[i] = static_cast<int8_t>(v[i]);
 }
@@ -104,6 +104,19 @@ SGL_INLINE float ReduceMax(VF v) {
     for (int i = 0; i < width; ++i) v[i] = v[i] > v[i + width] ? v[i] : v[i + width];
   }
   return v[0];
+}
+
+// Larger of two |x| by their bits: NaN is larger than anything, and so is kept.
+SGL_INLINE VF MaxMagnitude(VF a, VF b) {
+  const VI x = reinterpret_cast<VI>(a) & 0x7fffffff;
+  const VI y = reinterpret_cast<VI>(b) & 0x7fffffff;
+  return AsFloat(x > y ? x : y);
+}
+SGL_INLINE float ReduceMagnitude(VF v) {
+  const VI x = reinterpret_cast<VI>(v);
+  int32_t top = x[0];
+  for (int i = 1; i < kLanes; ++i) top = x[i] > top ? x[i] : top;
+  return BitsFloat(static_cast<uint32_t>(top));
 }
 
 // ---- integer dot products over groups of 32 ----
@@ -159,11 +172,23 @@ SGL_INLINE VI Dot(VI init, const WV* w, const int8_t* a) {
 #endif
 }
 
-template <bool kHalf>
-SGL_INLINE void Transpose2Byte(const uint16_t* const* rows, int count, float* out, int stride) {
+// Writes out[d * stride + lane] = element d of rows[lane], for d in [0, count); count % 16 == 0.
+template <DType kType>
+SGL_INLINE void Transpose(const uint8_t* const* rows, int count, float* out, int stride) {
   for (int d = 0; d < count; ++d) {
     for (int i = 0; i < kLanes; ++i) {
-      out[d * stride + i] = kHalf ? HalfToFloat(rows[i][d]) : Bf16ToFloat(rows[i][d]);
+      const uint8_t* p = rows[i] + d * SizeOf(kType);
+      float f;
+      uint16_t h;
+      if (kType == DType::kF32) {
+        __builtin_memcpy(&f, p, 4);
+      } else if (kType == DType::kI8) {
+        f = static_cast<int8_t>(*p);
+      } else {
+        __builtin_memcpy(&h, p, 2);
+        f = kType == DType::kF16 ? HalfToFloat(h) : Bf16ToFloat(h);
+      }
+      out[d * stride + i] = f;
     }
   }
 }
