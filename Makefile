@@ -38,5 +38,5 @@ fmt: setup ## format and sort imports
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: setup ## run the benchmarks of benchmarks/
-	@for file in benchmarks/*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done
+bench: setup ## measure this server and installed peers, print one table (some: make bench ARGS="--workloads single,batch")
+	$(BIN)/python -m benchmarks.serving $(ARGS)

@@ -1,0 +1,75 @@
+"""What is measured of the system besides workloads: start-up, memory, and the cost of a step besides the model."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from benchmarks import peers
+from benchmarks.serving import report
+from benchmarks.serving.contenders import ROOT, Contender, HttpServer, RunningServer, sglang_server
+from benchmarks.serving.workloads import WORKLOADS
+
+POOL_TOKENS = 8192
+Values = dict[str, dict[str, float]]
+
+
+def llama_cpp_server(model: Path, threads: int) -> HttpServer:
+    def command(port: int, slots: int) -> list[str]:
+        return peers.llama_server_command(model, port, slots, threads)
+
+    return HttpServer(report.LLAMA_CPP, command, slotted=True, env=peers.llama_cpp_env())
+
+
+async def start_and_memory(model: Path, contenders: Sequence[Contender], threads: int) -> Values:
+    """Seconds until the first good answer of /health (second start, so files are in memory), and MiB after a few
+    requests with room for 8192 tokens of context: pages that processes share counted once."""
+    values: Values = {"ready": {}, "memory": {}, "memory, peak of each process": {}}
+    small = []
+    for contender in contenders:
+        if isinstance(contender, RunningServer):
+            continue
+        if contender.name == report.OURS:
+            small.append(sglang_server(model, ["--max-total-tokens", str(POOL_TOKENS)]))
+        elif contender.name == report.LLAMA_CPP:
+            small.append(llama_cpp_server(model, threads))  # slots of 2048 tokens
+    for server in small:
+        slots = POOL_TOKENS // 2048
+        try:
+            await server.ensure(slots)
+            server.stop()
+            client = await server.ensure(slots)
+            await WORKLOADS["batch"].run(client.send, random.Random(0), 0.125)
+            memory = server.read_memory()
+        finally:
+            server.stop()
+        values["ready"][server.name] = server.ready_seconds[-1]
+        values["memory"][server.name] = memory.pss
+        values["memory, peak of each process"][server.name] = memory.peak_rss
+    return values
+
+
+async def step_overhead() -> Values:
+    """Microseconds of the scheduler's thread a step, all processes and messages real, the model free; streaming."""
+    values: Values = {}
+    for batch in (1, 32):
+        command = [sys.executable, str(ROOT / "benchmarks" / "whole_system.py")]
+        command += ["--batch", str(batch), "--cost", "0,0,0,1", "--ways", "http"]
+        process = await asyncio.create_subprocess_exec(*command, stdout=subprocess.PIPE, cwd=ROOT)
+        out, _ = await process.communicate()
+        if process.returncode != 0:
+            raise RuntimeError(f"{' '.join(command)} ended with {process.returncode}")
+        values[f"step overhead, batch {batch}"] = {report.OURS: named_value(out.decode(), "scheduler main")}
+    return values
+
+
+def named_value(text: str, name: str) -> float:
+    """The first number of the line that begins with ``name``."""
+    for line in text.splitlines():
+        if line.startswith(name):
+            return float(line.removeprefix(name).split()[0])
+    raise ValueError(f"no line begins with {name!r} in:\n{text}")
