@@ -3,6 +3,7 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
@@ -228,9 +229,9 @@ class PyProgram {
   }
 
   void AddNorm(BufferId x, Floats1 weight, float eps, ActivationIds out, BufferId addend,
-               std::optional<Floats1> addend_weight) {
+               std::optional<Floats1> addend_weight, std::optional<float> addend_eps) {
     const int64_t width = program_.Width(x);
-    program_.AddNorm(x, addend, Norm(addend_weight, eps, width),
+    program_.AddNorm(x, addend, Norm(addend_weight, addend_eps.value_or(eps), width),
                      Norm(std::optional<Floats1>(weight), eps, width), FromIds(out));
   }
 
@@ -246,11 +247,15 @@ class PyProgram {
   }
 
   void AddGatedLinear(ActivationIds in, nb::object gate, nb::object up, const std::string& kind,
-                      ActivationIds out) {
+                      ActivationIds out, std::optional<Floats1> gate_bias,
+                      std::optional<Floats1> up_bias) {
     if (kind != "silu" && kind != "gelu_tanh") {
       throw std::invalid_argument("gate '" + kind + "'; accepted are silu, gelu_tanh");
     }
-    program_.AddGatedLinear(FromIds(in), Hold(gate), Hold(up),
+    const PackedWeight& g = Hold(gate);
+    const PackedWeight& u = Hold(up);
+    program_.AddGatedLinear(FromIds(in), {g, KeepVector(gate_bias, g.n, "gate bias"), 0},
+                            {u, KeepVector(up_bias, u.n, "up bias"), 0},
                             kind == "silu" ? Gate::kSilu : Gate::kGeluTanh, FromIds(out));
   }
 
@@ -284,6 +289,9 @@ class PyProgram {
     program_.AddHead(x, Norm(std::optional<Floats1>(weight), eps, w.k), w, softcap);
     hidden_ = w.k;
   }
+
+  void Profile(bool on) { program_.Profile(on); }
+  std::vector<std::pair<std::string, double>> Times() const { return program_.Times(); }
 
   nb::dict Run(ThreadPool& pool, Longs input_ids, Longs positions, Longs out_slots,
                Longs query_lens, Longs seq_lens, Longs table_rows, Table slot_table,
@@ -456,11 +464,15 @@ NB_MODULE(_native, m) {
       .def("add_embedding", &PyProgram::AddEmbedding, nb::arg("table"), nb::arg("scale"),
            nb::arg("out"))
       .def("add_norm", &PyProgram::AddNorm, nb::arg("x"), nb::arg("weight"), nb::arg("eps"),
-           nb::arg("out"), nb::arg("addend") = kNone, nb::arg("addend_weight") = nb::none())
+           nb::arg("out"), nb::arg("addend") = kNone, nb::arg("addend_weight") = nb::none(),
+           nb::arg("addend_eps") = nb::none(),
+           "x += addend, or its norm with addend_weight and addend_eps (default: eps); then out = "
+           "rms_norm(x), nothing where out is (-1, -1).")
       .def("add_linear", &PyProgram::AddLinear, nb::arg("input"), nb::arg("parts"), nb::arg("out"),
            nb::arg("accumulate") = false)
       .def("add_gated_linear", &PyProgram::AddGatedLinear, nb::arg("input"), nb::arg("gate"),
-           nb::arg("up"), nb::arg("kind"), nb::arg("out"))
+           nb::arg("up"), nb::arg("kind"), nb::arg("out"), nb::arg("gate_bias") = nb::none(),
+           nb::arg("up_bias") = nb::none(), "out = act(gate(x)) * up(x); kind: silu or gelu_tanh.")
       .def("add_rope_store", &PyProgram::AddRopeStore, nb::arg("qkv"), nb::arg("heads"),
            nb::arg("pool"), nb::arg("cos") = nb::none(), nb::arg("sin") = nb::none(),
            nb::arg("interleaved") = false, nb::arg("q_norm") = nb::none(),
@@ -470,6 +482,8 @@ NB_MODULE(_native, m) {
            nb::arg("out"))
       .def("add_head", &PyProgram::AddHead, nb::arg("x"), nb::arg("weight"), nb::arg("eps"),
            nb::arg("head"), nb::arg("softcap") = 0.0f)
+      .def("profile", &PyProgram::Profile, nb::arg("on"), "Start (cleared) or stop measuring.")
+      .def("times", &PyProgram::Times, "(name, seconds) of each operation, summed over runs.")
       .def("run", &PyProgram::Run, nb::arg("pool"), nb::arg("input_ids"), nb::arg("positions"),
            nb::arg("out_slots"), nb::arg("query_lens"), nb::arg("seq_lens"), nb::arg("table_rows"),
            nb::arg("slot_table"), nb::arg("output_tokens"), nb::arg("full_rows") = 0,

@@ -1,6 +1,7 @@
 #include "sgl/program.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <new>
@@ -205,9 +206,37 @@ std::string Program::Run(ThreadPool& pool, const Step& step) {
     s.found.assign(static_cast<size_t>(step.outputs), 0);
   }
   pool.Run([&](Team& team) {
-    for (const std::unique_ptr<Op>& op : ops_) op->Run(team, state);
+    if (state.profile && team.rank() == 0) {
+      RunTimed(team);
+    } else {
+      for (const std::unique_ptr<Op>& op : ops_) op->Run(team, state);
+    }
   });
   return {};
+}
+
+void Program::RunTimed(Team& team) const {
+  using Clock = std::chrono::steady_clock;
+  Clock::time_point last = Clock::now();
+  for (size_t i = 0; i < ops_.size(); ++i) {
+    ops_[i]->Run(team, *state_);
+    const Clock::time_point now = Clock::now();
+    state_->times[i] += std::chrono::duration<double>(now - last).count();
+    last = now;
+  }
+}
+
+void Program::Profile(bool on) {
+  state_->profile = on;
+  state_->times.assign(ops_.size(), 0.0);
+}
+
+std::vector<std::pair<std::string, double>> Program::Times() const {
+  std::vector<std::pair<std::string, double>> out;
+  for (size_t i = 0; i < state_->times.size(); ++i) {
+    out.emplace_back(ops_[i]->name(), state_->times[i]);
+  }
+  return out;
 }
 
 }  // namespace sgl

@@ -10,6 +10,7 @@ namespace sgl {
 namespace {
 
 struct RopeStoreOp : Program::Op {
+  const char* name() const override { return "rope_store"; }
   BufferId qkv = kNone;
   AttentionShape shape;
   NormSpec q_norm;
@@ -85,6 +86,7 @@ struct Pass {
 };
 
 struct AttentionOp : Program::Op {
+  const char* name() const override { return "attention"; }
   BufferId qkv = kNone;
   AttentionShape shape;
   KvPool pool;

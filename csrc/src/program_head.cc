@@ -15,6 +15,7 @@ constexpr int64_t kHeadColumns = 256;  // logits of one piece: a fixed piece of 
 constexpr int64_t kHeadRows = 32;
 
 struct HeadOp : Program::Op {
+  const char* name() const override { return "head"; }
   BufferId x = kNone;
   NormSpec norm;
   PackedWeight weight;

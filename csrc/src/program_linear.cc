@@ -9,6 +9,7 @@ namespace sgl {
 namespace {
 
 struct EmbeddingOp : Program::Op {
+  const char* name() const override { return "embedding"; }
   PackedWeight table;
   GgufType type = GgufType::kF32;
   const uint8_t* rows = nullptr;  // raw rows instead of the packed table
@@ -33,6 +34,7 @@ struct EmbeddingOp : Program::Op {
 };
 
 struct NormOp : Program::Op {
+  const char* name() const override { return "norm"; }
   BufferId x = kNone;
   BufferId addend = kNone;
   NormSpec addend_norm;
@@ -62,6 +64,7 @@ struct NormOp : Program::Op {
 
 // Tasks of a matmul: blocks of rows x pieces of tiles, tiles of all parts counted through.
 struct LinearOp : Program::Op {
+  const char* name() const override { return "linear"; }
   Activations in;
   std::vector<LinearPart> parts;
   BufferId out = kNone;
@@ -100,14 +103,15 @@ constexpr int64_t kGatedColumns = 32;  // one block of int8 activations
 constexpr int64_t kGatedRows = 32;
 
 struct GatedLinearOp : Program::Op {
+  const char* name() const override { return "gated_linear"; }
   Activations in;
-  PackedWeight gate;
-  PackedWeight up;
+  LinearPart gate;
+  LinearPart up;
   Gate kind = Gate::kSilu;
   Activations out;
 
   void Run(Team& team, Program::State& s) const override {
-    const int64_t columns = CeilDiv(gate.n, kGatedColumns);
+    const int64_t columns = CeilDiv(gate.weight.n, kGatedColumns);
     const int64_t row_blocks = CeilDiv(s.step->tokens, kGatedRows);
     team.For(columns * row_blocks, 1, [&](int64_t begin, int64_t end) {
       float* spare = s.scratch[static_cast<size_t>(team.rank())].floats.as<float>();
@@ -120,7 +124,7 @@ struct GatedLinearOp : Program::Op {
   // Columns [column, column + 32) of rows [row, row + 32): both products stay in the cache.
   void Piece(Program::State& s, int64_t column, int64_t row, float* spare) const {
     const int64_t rows = std::min(kGatedRows, s.step->tokens - row);
-    const int64_t columns = std::min(kGatedColumns, gate.n - column);
+    const int64_t columns = std::min(kGatedColumns, gate.weight.n - column);
     float* g = spare;
     float* u = spare + kGatedRows * kGatedColumns;
     Product(s, gate, row, rows, column, columns, g);
@@ -137,10 +141,12 @@ struct GatedLinearOp : Program::Op {
     }
   }
 
-  void Product(Program::State& s, const PackedWeight& w, int64_t row, int64_t rows, int64_t column,
+  void Product(Program::State& s, const LinearPart& part, int64_t row, int64_t rows, int64_t column,
                int64_t columns, float* to) const {
+    const PackedWeight& w = part.weight;
     MatmulArgs a = s.Operands(w, in, row);
     a.out = to;
+    a.bias = part.bias;
     a.out_column = column;
     a.out_stride = kGatedColumns;
     s.kernels->matmul(a, 0, rows, column / w.nr, CeilDiv(column + columns, w.nr));
@@ -214,15 +220,15 @@ void Program::AddLinear(Activations in, std::vector<LinearPart> parts, BufferId 
   ops_.push_back(std::move(op));
 }
 
-void Program::AddGatedLinear(Activations in, const PackedWeight& gate, const PackedWeight& up,
+void Program::AddGatedLinear(Activations in, const LinearPart& gate, const LinearPart& up,
                              Gate kind, Activations out) {
-  state_->NeedOperand("add_gated_linear", gate, in);
-  state_->NeedOperand("add_gated_linear", up, in);
-  if (gate.n != up.n) {
-    throw std::invalid_argument("add_gated_linear: gate has " + std::to_string(gate.n) +
-                                " rows, up " + std::to_string(up.n));
+  state_->NeedOperand("add_gated_linear", gate.weight, in);
+  state_->NeedOperand("add_gated_linear", up.weight, in);
+  if (gate.weight.n != up.weight.n) {
+    throw std::invalid_argument("add_gated_linear: gate has " + std::to_string(gate.weight.n) +
+                                " rows, up " + std::to_string(up.weight.n));
   }
-  state_->NeedForms("add_gated_linear", out, gate.n, true);
+  state_->NeedForms("add_gated_linear", out, gate.weight.n, true);
   auto op = std::make_unique<GatedLinearOp>();
   op->in = in;
   op->gate = gate;

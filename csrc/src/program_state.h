@@ -56,6 +56,8 @@ struct Program::State {
   Arena partials;                // [plan.partials, heads, head_dim + 2]
   AttentionPlan plan;
   const Step* step = nullptr;
+  bool profile = false;
+  std::vector<double> times;  // [ops] seconds
   int64_t heads_per_kv = 1;
   int64_t max_slots = INT32_MAX;      // smallest pool
   int64_t max_positions = INT64_MAX;  // shortest rotary table
@@ -91,6 +93,7 @@ struct Program::State {
 // One recorded operation. Run is called by every thread of the team.
 struct Program::Op {
   virtual ~Op() = default;
+  virtual const char* name() const = 0;
   virtual void Run(Team& team, State& state) const = 0;
 };
 

@@ -204,7 +204,8 @@ void RefusesOperandsThatDoNotFit(const Kernels& kernels) {
   Throws([&] { p.AddLinear({x, kNone}, {{gate, nullptr, 0}}, wide, false); });  // wants blocks
   Throws([&] { p.AddLinear({x, blocks}, {{gate, nullptr, 1}}, wide, false); });
   Throws([&] { p.AddLinear({x, blocks}, {{gate, nullptr, 0}}, 17, false); });
-  Throws([&] { p.AddGatedLinear({x, blocks}, gate, model.k[0]->w, Gate::kSilu, {wide, kNone}); });
+  Throws(
+      [&] { p.AddGatedLinear({x, blocks}, {gate}, {model.k[0]->w}, Gate::kSilu, {wide, kNone}); });
   Throws([&] { p.AddRopeStore(x, model.shape[0], {}, {}, {}, {}); });
   Throws([&] { p.AddHead(wide, model.Norm(0, 0), model.embedding.w, 0); });
   p.AddLinear({x, blocks}, {{gate, nullptr, 0}}, wide, false);

@@ -63,7 +63,8 @@ struct Matrix {
   }
 };
 
-// Layer 1 has a window and normalises what it adds; both have q/k norms and a bias on q.
+// Layer 1 has a window and normalises what it adds; both have q/k norms and biases on q and on the
+// gate.
 struct Model {
   const Kernels& kernels;
   Random rng{42};
@@ -72,7 +73,7 @@ struct Model {
   Matrix embedding;
   std::vector<std::unique_ptr<Matrix>> q, k, v, o, gate, up, down;
   std::vector<std::vector<float>> norms;  // per layer 5, then final
-  std::vector<float> bias, cos, sin;
+  std::vector<float> bias, mlp_bias, cos, sin;
   std::vector<std::vector<uint8_t>> pools;
   std::vector<std::vector<float>> scales;
   Program program;
@@ -105,6 +106,7 @@ struct Model {
     }
     norms.push_back(Around1(kHidden));
     bias = rng.Floats(q_dim, 0.1f);
+    mlp_bias = rng.Floats(kInner, 0.1f);
     for (int p = 0; p < 400; ++p) {
       for (int i = 0; i < 8; ++i) {
         cos.push_back(std::cos(static_cast<float>(p) * std::pow(0.3f, static_cast<float>(i))));
@@ -162,7 +164,8 @@ struct Model {
       program.AddAttention(qkv, shape[l], pool, attended);
       program.AddLinear(attended, {{o[at]->w, nullptr, 0}}, l == 0 ? x : tmp, l == 0);
       program.AddNorm(x, l == 0 ? kNone : tmp, Norm(l, 2), Norm(l, 1), normed);
-      program.AddGatedLinear(normed, gate[at]->w, up[at]->w, Gate::kSilu, inner);
+      program.AddGatedLinear(normed, {gate[at]->w, mlp_bias.data(), 0}, {up[at]->w, nullptr, 0},
+                             Gate::kSilu, inner);
       program.AddLinear(inner, {{down[at]->w, nullptr, 0}}, x, true);
     }
     program.AddHead(x, {norms.back().data(), 1e-5f}, embedding.w, 20.0f);
@@ -249,6 +252,7 @@ struct Model {
       for (size_t i = 0; i < projected.size(); ++i) x[t][i] += projected[i];
       const std::vector<double> m = RefNorm(x[t], Norm(l, 1));
       std::vector<double> g = gate[at]->Times(m);
+      for (size_t i = 0; i < g.size(); ++i) g[i] += mlp_bias[i];
       const std::vector<double> u = up[at]->Times(m);
       for (size_t i = 0; i < g.size(); ++i) g[i] = g[i] / (1 + std::exp(-g[i])) * u[i];
       const std::vector<double> d = down[at]->Times(g);

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "sgl/attention_plan.h"
@@ -91,8 +92,9 @@ class Program {
   // out[:, column ..] (+)= in * weight^T + bias for every part.
   void AddLinear(Activations in, std::vector<LinearPart> parts, BufferId out, bool accumulate);
 
-  // out = act(in * gate^T) * (in * up^T). gate and up have the same n (% 32 == 0 for blocks).
-  void AddGatedLinear(Activations in, const PackedWeight& gate, const PackedWeight& up, Gate kind,
+  // out = act(in * gate^T + gate bias) * (in * up^T + up bias). gate and up have the same n (% 32
+  // == 0 for blocks); their columns are not looked at.
+  void AddGatedLinear(Activations in, const LinearPart& gate, const LinearPart& up, Gate kind,
                       Activations out);
 
   // qkv holds [heads + 2 * kv_heads, head_dim] a token. Normalises q and k heads (if weights are
@@ -105,6 +107,11 @@ class Program {
 
   // Final norm of the output tokens, then logits. softcap 0 = off.
   void AddHead(BufferId x, NormSpec norm, const PackedWeight& weight, float softcap);
+
+  // Measures from the next Run on: seconds of each operation, summed over runs, in order of
+  // recording. Clears what was measured before.
+  void Profile(bool on);
+  std::vector<std::pair<std::string, double>> Times() const;
 
   // Floats or values that a buffer holds for a token.
   int64_t Width(BufferId id) const;
@@ -121,6 +128,7 @@ class Program {
 
  private:
   std::string Check(const Step& step) const;
+  void RunTimed(Team& team) const;
 
   const Kernels& kernels_;
   const int64_t max_tokens_;
