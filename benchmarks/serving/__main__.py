@@ -33,6 +33,7 @@ from benchmarks.serving.contenders import (
     RunningServer,
     sglang_engine,
     sglang_server,
+    wait_for_calm,
 )
 from benchmarks.serving.floor import Work, distinct_tokens, floor_seconds, limits_of, model_facts
 from benchmarks.serving.workloads import WORKLOADS
@@ -57,6 +58,7 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--url", default="", help="measure the server at this address instead of starting one")
     parser.add_argument("--peers", default="llama.cpp,openvino", help="who to compare with; '' for nobody")
     parser.add_argument("--flags", default="", help="more flags for this server, e.g. '--chunked-prefill-size 256'")
+    parser.add_argument("--patience", type=float, default=20, help="seconds to wait for an idle machine each time")
     parser.add_argument("--into", type=Path, help="results file to write; rows it has already are kept or replaced")
     args = parser.parse_args(argv)
     args.workloads = [name for name in args.workloads.split(",") if name]
@@ -117,6 +119,7 @@ class Bench:
             contenders.insert(1, self.engine)
         row = self.result["rows"].setdefault(name, {})
         for contender in contenders:
+            await wait_for_calm(self.args.patience, BUSY)
             measured = await contender.measure(workload, self.args.seed, self.args.scale)
             row[contender.name] = measured.numbers
             if measured.prompts and name not in self.result["floor_s"]:

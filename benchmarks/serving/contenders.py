@@ -63,6 +63,16 @@ class Watch:
         return {name: seconds / self.wall for name, seconds in used.items()}
 
 
+async def wait_for_calm(patience: float, cores: float) -> None:
+    """Until all processes together use less than ``cores`` for a second, or ``patience`` seconds have passed."""
+    end = time.perf_counter() + patience
+    while time.perf_counter() < end:
+        before = busy_seconds()
+        await asyncio.sleep(1)
+        if busy_seconds() - before < cores:
+            return
+
+
 class HttpServer:
     """A server that is started when it is first needed, and again when a workload wants other ``slots``.
 

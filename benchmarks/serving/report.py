@@ -150,6 +150,10 @@ def merge(old: Results | None, new: Results) -> Results:
     if old is None or old["machine"]["cpu"] != new["machine"]["cpu"]:
         return new
     merged = {**old, **new, "models": dict(old["models"])}
+    merged["machine"] = {
+        **new["machine"],
+        "probe": best_rates(old["machine"].get("probe"), new["machine"].get("probe")),
+    }
     for model, result in new["models"].items():
         before = old["models"].get(model)
         if before is None or before["scale"] != result["scale"]:
@@ -162,3 +166,14 @@ def merge(old: Results | None, new: Results) -> Results:
             "system": {**before["system"], **result["system"]},
         }
     return merged
+
+
+def best_rates(one: dict[str, Any] | None, other: dict[str, Any] | None) -> dict[str, Any]:
+    """The higher of each rate: a probe can be disturbed, it can't be too fast."""
+    best: dict[str, Any] = {}
+    for probe in (one or {}, other or {}):
+        for threads, rates in probe.items():
+            known = best.setdefault(threads, {})
+            for name, value in rates.items():
+                known[name] = max(value, known[name]) if isinstance(known.get(name), float) else value
+    return best

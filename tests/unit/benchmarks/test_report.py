@@ -84,3 +84,10 @@ def test_named_value() -> None:
     assert system.named_value("a   1\nscheduler main     212.5   3.0\n", "scheduler main") == 212.5
     with pytest.raises(ValueError, match="no line begins with 'b'"):
         system.named_value("a 1", "b")
+
+
+def test_the_better_probe_counts() -> None:
+    slow = {"1": {"read_gb_s": 20.0, "int8_gmac_s": 90.0, "int8_unit": "avx2"}}
+    fast = {"1": {"read_gb_s": 18.0, "int8_gmac_s": 120.0, "int8_unit": "avx2"}}
+    assert report.best_rates(slow, fast) == {"1": {"read_gb_s": 20.0, "int8_gmac_s": 120.0, "int8_unit": "avx2"}}
+    assert report.best_rates(None, fast) == fast
