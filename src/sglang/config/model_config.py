@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+DTYPES = ("float32", "bfloat16", "float16")
+"""Types to compute in."""
+
 
 @dataclass(frozen=True, slots=True)
 class ModelConfig:

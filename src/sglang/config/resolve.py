@@ -66,7 +66,7 @@ def _choices(args: ServerArgs, seed: int) -> list[Decision]:
         choose("schedule_policy", "fcfs", "priority means: by priority, then by arrival")
         choose("enable_priority_scheduling", True, "--schedule-policy priority")
     if args.attention_backend is None:
-        choose("attention_backend", "torch_native", "kernels of this device")
+        choose("attention_backend", "native", "kernels of this device")
     if args.sampling_backend is None:
         choose("sampling_backend", "pytorch", "kernels of this device")
     if args.load_balance_method == "auto":

@@ -11,6 +11,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
+from sglang.executor.start_report import StartReport
 from sglang.sampling.rows import PromptLogprobRow, SampleRow, TokenLogprobs
 
 __all__ = ["Executor", "ForwardBatch", "IntArray", "PromptLogprobRow", "SampleRow", "StepResult", "TokenLogprobs"]
@@ -48,6 +49,9 @@ class Executor(Protocol):
 
     num_slots: int
     """KV slots that the scheduler may hand out: 0 … num_slots-1 (padding slots are the executor's own business)."""
+
+    report: StartReport
+    """How it was built."""
 
     def run(self, batch: ForwardBatch) -> StepResult:
         """Compute one step. Writes KV of every new token before attention reads it."""

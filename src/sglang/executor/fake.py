@@ -14,6 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from sglang.executor.batch import ForwardBatch, IntArray, PromptLogprobRow, SampleRow, StepResult, TokenLogprobs
+from sglang.executor.memory_plan import MemoryPlan
+from sglang.executor.start_report import StartReport
 from sglang.sampling.uniform import GOLDEN_GAMMA, random_bits
 
 HashArray = npt.NDArray[np.uint64]
@@ -88,6 +90,7 @@ class FakeExecutor:
 
     def __init__(self, num_slots: int, vocab_size: int = 1000, *, deep: bool = True) -> None:
         self.num_slots = num_slots
+        self.report = StartReport("fake", 1, MemoryPlan(num_slots, "as asked"), 0)
         self.vocab_size = vocab_size
         self.deep = deep
         self.steps = 0

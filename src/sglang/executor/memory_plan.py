@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from sglang.config.model_config import ModelConfig
+from sglang.config.server_args import ServerArgs
+
 DEFAULT_SHARE = 0.25
 """Of the free memory, if no flag says how much: a server on somebody's own machine must leave room for the rest."""
 DEFAULT_TOKENS = 65536
@@ -69,3 +72,18 @@ def plan_memory(
             f"{available / GB:.2f} GB are free: set it to at most {available // bytes_per_token} tokens"
         )
     return MemoryPlan(slots, reason)
+
+
+def plan_pool(
+    server_args: ServerArgs, config: ModelConfig, bytes_per_token: int, device_memory: tuple[int, int]
+) -> MemoryPlan:
+    """:func:`plan_memory` with what the flags and the model say; ``device_memory`` = (available, total) bytes."""
+    return plan_memory(
+        bytes_per_token=bytes_per_token,
+        context_length=config.context_length,
+        available=device_memory[0],
+        total=device_memory[1],
+        page_size=server_args.page_size,
+        max_total_tokens=server_args.max_total_tokens,
+        mem_fraction_static=server_args.mem_fraction_static,
+    )

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-import torch
-from torch import Tensor
-
-from sglang.layers.forward_context import ForwardContext
 from sglang.layers.linear import Linear
 from sglang.layers.rotary import Rotary
 from sglang.layers.weight_source import WeightSource
 from sglang.ops.interface import AttentionSpec
 
-HeadNorm = Callable[[Tensor], Tensor]
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from sglang.layers.forward_context import ForwardContext
+    from sglang.layers.norm import RMSNorm
 
 
 class Attention:
@@ -35,8 +35,8 @@ class Attention:
         qkv_bias: bool = False,
         out_bias: bool = False,
         fused: bool = False,
-        q_norm: HeadNorm | None = None,
-        k_norm: HeadNorm | None = None,
+        q_norm: RMSNorm | None = None,
+        k_norm: RMSNorm | None = None,
     ) -> None:
         q_size, kv_size = spec.num_heads * spec.head_dim, spec.num_kv_heads * spec.head_dim
         parts = (
@@ -55,7 +55,7 @@ class Attention:
 
     def __call__(self, x: Tensor, ctx: ForwardContext) -> Tensor:  # [T, hidden] -> [T, hidden]
         head_dim = self.spec.head_dim
-        parts = torch.split(self.qkv(x), self.sizes, dim=-1)
+        parts = self.qkv(x).split(self.sizes, dim=-1)
         q, k, v = (part.reshape(x.shape[0], -1, head_dim) for part in parts)
         if self.q_norm is not None:
             q = self.q_norm(q)

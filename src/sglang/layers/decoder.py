@@ -5,16 +5,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Protocol
-
-from torch import Tensor
+from typing import TYPE_CHECKING, Protocol
 
 from sglang.layers.attention import Attention
-from sglang.layers.forward_context import ForwardContext
 from sglang.layers.norm import RMSNorm
 
-MLP = Callable[[Tensor], Tensor]
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from sglang.layers.forward_context import ForwardContext
+
+
+class MLP(Protocol):
+    def __call__(self, x: Tensor) -> Tensor: ...
 
 
 class Block(Protocol):

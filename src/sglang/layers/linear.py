@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-
-from torch import Tensor
+from typing import TYPE_CHECKING
 
 from sglang.layers.weight_source import WeightSource
 from sglang.ops.interface import Ops, Weight
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class Linear:

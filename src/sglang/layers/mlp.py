@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from torch import Tensor
+from typing import TYPE_CHECKING
 
 from sglang.layers.linear import Linear
 from sglang.layers.weight_source import WeightSource
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 ACTIVATIONS = ("silu", "gelu_pytorch_tanh")
 
@@ -33,9 +36,11 @@ class GatedMLP:
             if fused
             else [(f"{name}.gate_proj", inner), (f"{name}.up_proj", inner)]
         )
+        self.activation = activation
         self.gate_up = Linear(weights, gate_up, hidden, bias=bias)
         self.down = Linear(weights, [(f"{name}.down_proj", hidden)], inner, bias=bias)
-        self.act = weights.ops.silu_and_mul if activation == "silu" else weights.ops.gelu_tanh_and_mul
+        self.ops = weights.ops
 
     def __call__(self, x: Tensor) -> Tensor:
-        return self.down(self.act(self.gate_up(x)))
+        act = self.ops.silu_and_mul if self.activation == "silu" else self.ops.gelu_tanh_and_mul
+        return self.down(act(self.gate_up(x)))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING
 
 from sglang.layers.weight_source import WeightSource
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class RMSNorm:
@@ -14,7 +16,7 @@ class RMSNorm:
     def __init__(self, weights: WeightSource, name: str, size: int, eps: float, *, offset: float = 0.0) -> None:
         self.ops = weights.ops
         self.eps = eps
-        stored = weights.vector([(f"{name}.weight", size)], dtype=torch.float32)
+        stored = weights.vector([(f"{name}.weight", size)], dtype="float32")
         self.weight = stored + offset if offset else stored
 
     def __call__(self, x: Tensor) -> Tensor:  # [..., size]

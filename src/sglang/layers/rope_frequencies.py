@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import torch
-from torch import Tensor
+import numpy as np
+import numpy.typing as npt
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class RopeSettings:
     scaling: Mapping[str, Any] = field(default_factory=dict)
 
 
-Frequencies = tuple[Tensor, float]
+Frequencies = tuple[npt.NDArray[np.float32], float]
 Rule = Callable[[RopeSettings, int], Frequencies]
 
 
@@ -65,19 +65,20 @@ def frequencies(settings: RopeSettings, context_length: int) -> Frequencies:
 
 
 def default_rule(s: RopeSettings, context_length: int) -> Frequencies:
-    exponent = torch.arange(0, s.rotary_dim, 2, dtype=torch.int64).float() / s.rotary_dim
-    return 1.0 / (s.theta**exponent), 1.0
+    exponent = np.arange(0, s.rotary_dim, 2, dtype=np.float32) / np.float32(s.rotary_dim)
+    return (1.0 / np.power(np.float32(s.theta), exponent)).astype(np.float32), 1.0
 
 
 def linear_rule(s: RopeSettings, context_length: int) -> Frequencies:
     inverse, _ = default_rule(s, context_length)
-    return inverse / float(s.scaling["factor"]), 1.0
+    return inverse / np.float32(s.scaling["factor"]), 1.0
 
 
 def divided_rule(s: RopeSettings, context_length: int) -> Frequencies:
     """Any rule, worked out beforehand: one divisor per frequency."""
     inverse, _ = default_rule(s, context_length)
-    return inverse / torch.tensor(s.scaling["divisors"], dtype=torch.float32), 1.0
+    divisors: npt.NDArray[np.float32] = np.asarray(s.scaling["divisors"], np.float32)
+    return inverse / divisors, 1.0
 
 
 def dynamic_rule(s: RopeSettings, context_length: int) -> Frequencies:
@@ -95,8 +96,8 @@ def llama3_rule(s: RopeSettings, context_length: int) -> Frequencies:
     inverse, _ = default_rule(s, context_length)
     factor, low, high = (float(s.scaling[key]) for key in ("factor", "low_freq_factor", "high_freq_factor"))
     turns = s.original_positions / (2 * math.pi / inverse)  # full turns within the trained context
-    keep = ((turns - low) / (high - low)).clamp(0.0, 1.0)
-    return (1 - keep) * inverse / factor + keep * inverse, 1.0
+    keep = np.clip((turns - low) / (high - low), 0.0, 1.0)
+    return ((1 - keep) * inverse / factor + keep * inverse).astype(np.float32), 1.0
 
 
 def yarn_rule(s: RopeSettings, context_length: int) -> Frequencies:
@@ -112,9 +113,10 @@ def yarn_rule(s: RopeSettings, context_length: int) -> Frequencies:
     if s.scaling.get("truncate", True):
         low, high = math.floor(low), math.ceil(high)
     low, high = max(low, 0), min(high, s.rotary_dim - 1)
-    ramp = (torch.arange(s.rotary_dim // 2).float() - low) / max(high - low, 0.001)
-    stretch = ramp.clamp(0.0, 1.0)
-    return inverse / factor * stretch + inverse * (1 - stretch), _yarn_magnitude(s.scaling, factor)
+    ramp = (np.arange(s.rotary_dim // 2) - low) / max(high - low, 0.001)
+    stretch = np.clip(ramp, 0.0, 1.0)
+    blended = inverse / factor * stretch + inverse * (1 - stretch)
+    return blended.astype(np.float32), _yarn_magnitude(s.scaling, factor)
 
 
 def _yarn_magnitude(scaling: Mapping[str, Any], factor: float) -> float:
@@ -134,9 +136,9 @@ def longrope_rule(s: RopeSettings, context_length: int) -> Frequencies:
     inverse, _ = default_rule(s, context_length)
     original = s.original_positions or s.max_positions
     name = "long_factor" if context_length > original else "short_factor"
-    stretch = torch.tensor(s.scaling[name], dtype=torch.float32)
+    stretch = np.asarray(s.scaling[name], np.float32)
     if stretch.shape != inverse.shape:
-        raise ValueError(f"rope_scaling.{name} has {stretch.numel()} entries; {inverse.numel()} are needed")
+        raise ValueError(f"rope_scaling.{name} has {stretch.size} entries; {inverse.size} are needed")
     given = s.scaling.get("attention_factor")
     factor = s.max_positions / original if s.original_positions else float(s.scaling.get("factor") or 1.0)
     magnitude = math.sqrt(1 + math.log(factor) / math.log(original)) if factor > 1 else 1.0

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING, Protocol
 
 from sglang.ops.interface import Ops, Weight
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +31,8 @@ class WeightSource(Protocol):
     """Weights by name, in compute dtype and on the device of ``ops``."""
 
     ops: Ops
-    dtype: torch.dtype
-    """Compute dtype."""
+    dtype: str
+    """Compute dtype: float32, bfloat16 or float16."""
 
     def has(self, name: str) -> bool:
         """Whether the checkpoint holds a tensor of this name."""
@@ -42,6 +42,6 @@ class WeightSource(Protocol):
         """One weight ``[sum of rows, columns]`` stacked from ``(name, rows)`` parts."""
         ...
 
-    def vector(self, parts: Sequence[tuple[str, int]], *, dtype: torch.dtype | None = None) -> Tensor:
+    def vector(self, parts: Sequence[tuple[str, int]], *, dtype: str | None = None) -> Tensor:
         """One vector joined from ``(name, length)`` parts; in compute dtype unless ``dtype`` says otherwise."""
         ...

@@ -4,30 +4,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-import torch
-from torch import Tensor
+import numpy as np
 
+from sglang.formats.raw import RawTensor, stand_in
 from sglang.layers.weight_source import CheckpointRules
 from sglang.loader.errors import LoadError
-from sglang.ops.interface import Ops, RawTensor, Weight
+from sglang.ops.interface import Ops, Weight
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 ALWAYS_IGNORED = (r".*rotary_emb\.inv_freq$", r"rope_factors_(long|short)\.weight$")
 """Left over in old checkpoints of many families and recomputed; read from GGUF files along with the config."""
 LISTED = 20
 """Most names of one kind of fault that a message lists."""
-
-
-@dataclass(frozen=True, slots=True)
-class _StandIn:
-    """Takes the place of a tensor that can't be used: no rows, no memory."""
-
-    name: str
-    shape: tuple[int, ...]
-
-    def dense(self) -> Tensor:
-        return torch.empty(self.shape)
 
 
 class Checkpoint:
@@ -38,7 +30,7 @@ class Checkpoint:
         tensors: Mapping[str, RawTensor],
         rules: CheckpointRules,
         ops: Ops,
-        dtype: torch.dtype,
+        dtype: str,
         on_read: Callable[[], object] = lambda: None,
     ) -> None:
         """``on_read`` is called after each tensor that was read, for progress."""
@@ -57,16 +49,16 @@ class Checkpoint:
     def matrix(self, parts: Sequence[tuple[str, int]], columns: int) -> Weight:
         found = [self._take(name, (rows, columns)) for name, rows in parts]
         if any(tensor is None for tensor in found):
-            return self.ops.pack([_StandIn(parts[0][0], (0, columns))], self.dtype)
+            return self.ops.pack([stand_in(parts[0][0], (0, columns))], self.dtype)
         weight = self.ops.pack([tensor for tensor in found if tensor is not None], self.dtype)
         self._count(len(parts))
         return weight
 
-    def vector(self, parts: Sequence[tuple[str, int]], *, dtype: torch.dtype | None = None) -> Tensor:
+    def vector(self, parts: Sequence[tuple[str, int]], *, dtype: str | None = None) -> Tensor:
         found = [self._take(name, (length,)) for name, length in parts]
-        values = [torch.empty(0) if tensor is None else tensor.dense() for tensor in found]
+        values = [np.empty(0, np.float32) if tensor is None else tensor.dense() for tensor in found]
         self._count(len(parts))
-        return torch.cat(values).to(device=self.ops.device, dtype=dtype or self.dtype)
+        return self.ops.upload(np.concatenate(values), dtype or self.dtype)
 
     def finish(self, where: str) -> None:
         """Raise :class:`LoadError` unless every request was served and every tensor was asked for."""

@@ -7,17 +7,16 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Protocol, TypeVar
 
-import torch
 from tqdm import tqdm
 
-from sglang.config.model_config import ModelConfig
+from sglang.config.model_config import DTYPES, ModelConfig
+from sglang.formats.raw import RawTensor
 from sglang.layers.weight_source import CheckpointRules, WeightSource
 from sglang.loader.checkpoint import Checkpoint
 from sglang.loader.errors import LoadError
 from sglang.loader.gguf_tensors import open_gguf
 from sglang.loader.safetensors_tensors import open_safetensors
-from sglang.ops.interface import Ops, RawTensor
-from sglang.ops.select import select
+from sglang.ops.interface import Ops
 
 ModelT = TypeVar("ModelT")
 ModelT_co = TypeVar("ModelT_co", covariant=True)
@@ -25,11 +24,6 @@ ModelT_co = TypeVar("ModelT_co", covariant=True)
 OPENERS: Mapping[str, Callable[[ModelConfig], Mapping[str, RawTensor]]] = {
     "hf": open_safetensors,
     "gguf": open_gguf,
-}
-DTYPES: Mapping[str, torch.dtype] = {
-    "float32": torch.float32,
-    "bfloat16": torch.bfloat16,
-    "float16": torch.float16,
 }
 
 
@@ -45,17 +39,16 @@ class ModelClass(Protocol[ModelT_co]):
 def load_model(
     config: ModelConfig,
     model_class: ModelClass[ModelT],
+    ops: Ops,
     *,
-    device: str | torch.device = "cpu",
-    ops: Ops | None = None,
     show_progress: bool = True,
 ) -> ModelT:
-    """The model of ``config`` with its weights on ``device``, e.g.
+    """The model of ``config`` with its weights as ``ops`` keeps them, e.g.
 
-        model = load_model(config, model_class(config.architecture))
+        model = load_model(config, model_class(config.architecture), select("cpu"))
 
-    ``ops`` replaces the backend that would be selected for ``device``. The progress bar goes to stderr and shows on
-    terminals only. Raises :class:`LoadError` naming all tensors that are missing, left over or of the wrong shape.
+    The progress bar goes to stderr and shows on terminals only. Raises :class:`LoadError` naming all tensors that are
+    missing, left over or of the wrong shape.
     """
     if config.dtype not in DTYPES:
         raise LoadError(f"dtype {config.dtype!r} is not supported; supported: {', '.join(DTYPES)}")
@@ -63,9 +56,7 @@ def load_model(
     hide = not (show_progress and sys.stderr.isatty())
     tqdm.set_lock(threading.RLock())  # its default is a named semaphore that outlives a killed process
     with tqdm(total=len(tensors), desc="Loading weights", unit="tensor", disable=hide, leave=False) as bar:
-        weights = Checkpoint(
-            tensors, model_class.rules, ops or select(device), DTYPES[config.dtype], on_read=bar.update
-        )
+        weights = Checkpoint(tensors, model_class.rules, ops, config.dtype, on_read=bar.update)
         model = model_class(config, weights)
     weights.finish(config.path)
     return model

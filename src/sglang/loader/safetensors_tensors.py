@@ -3,50 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
-import torch
-from torch import Tensor
+import numpy.typing as npt
 
 from sglang.config.model_config import ModelConfig
+from sglang.formats.ggml_types import GGMLType
+from sglang.formats.raw import RawTensor, narrowed
 from sglang.formats.safetensors import SafetensorsEntry, SafetensorsFolder
 from sglang.loader.errors import LoadError
-from sglang.ops.interface import RawTensor
 
-DTYPES: Mapping[str, torch.dtype] = {
-    "F64": torch.float64,
-    "F32": torch.float32,
-    "F16": torch.float16,
-    "BF16": torch.bfloat16,
+KINDS: Mapping[str, GGMLType] = {
+    "F64": GGMLType.F32,
+    "F32": GGMLType.F32,
+    "F16": GGMLType.F16,
+    "BF16": GGMLType.BF16,
 }
-
-
-@dataclass(frozen=True, slots=True)
-class SafetensorsRaw:
-    entry: SafetensorsEntry
-
-    @property
-    def name(self) -> str:
-        return self.entry.name
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return self.entry.shape
-
-    def dense(self) -> Tensor:
-        e = self.entry
-        if e.dtype not in DTYPES:
-            raise LoadError(
-                f"{e.file}: tensor {e.name!r} has the type {e.dtype}; supported as weights: {', '.join(DTYPES)}"
-            )
-        if e.nbytes == 0:
-            return torch.empty(e.shape, dtype=DTYPES[e.dtype])
-        # Copy-on-write: torch insists on memory it could write to.
-        mapped = np.memmap(e.file, np.uint8, "c", e.offset, e.nbytes)
-        return torch.from_numpy(mapped).view(DTYPES[e.dtype]).view(e.shape)
+"""The format's name -> how the values are handed on; float64 is narrowed while it is read."""
+OTHER = GGMLType.F32
+"""Stands for types that aren't weights: they fail when they are read, and only then."""
 
 
 def open_safetensors(config: ModelConfig) -> dict[str, RawTensor]:
     """All tensors of the folder ``config.path``; headers are read, weights are not."""
-    return {name: SafetensorsRaw(entry) for name, entry in SafetensorsFolder(config.path).entries.items()}
+    return {
+        name: RawTensor(name, entry.shape, KINDS.get(entry.dtype, OTHER), partial(_data, entry))
+        for name, entry in SafetensorsFolder(config.path).entries.items()
+    }
+
+
+def _data(entry: SafetensorsEntry) -> npt.NDArray[np.uint8]:
+    if entry.dtype not in KINDS:
+        raise LoadError(
+            f"{entry.file}: tensor {entry.name!r} has the type {entry.dtype}; supported as weights: {', '.join(KINDS)}"
+        )
+    if entry.nbytes == 0:
+        return np.empty(0, np.uint8)
+    mapped = np.memmap(entry.file, np.uint8, "r", entry.offset, entry.nbytes)
+    return narrowed(mapped.view("<f8")) if entry.dtype == "F64" else mapped

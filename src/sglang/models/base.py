@@ -1,6 +1,6 @@
 """What a language model is to the executor, and the frame that all families share.
 
-model = load_model(config, model_class(config.architecture))
+model = load_model(config, model_class(config.architecture), ops)
 hidden = model.forward(ctx)                # [T, hidden], final norm applied
 logits = model.logits(hidden[last_rows])   # [n, vocab] float32
 """
@@ -8,19 +8,21 @@ logits = model.logits(hidden[last_rows])   # [n, vocab] float32
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
-
-from torch import Tensor
+from typing import TYPE_CHECKING, ClassVar
 
 from sglang.config.model_config import ModelConfig
 from sglang.layers.decoder import Block, enter
-from sglang.layers.forward_context import ForwardContext
 from sglang.layers.linear import Embedding, OutputHead
 from sglang.layers.norm import RMSNorm
 from sglang.layers.rope_frequencies import read_rope
 from sglang.layers.rotary import Rotary
 from sglang.layers.weight_source import CheckpointRules, WeightSource
 from sglang.ops.interface import AttentionSpec
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from sglang.layers.forward_context import ForwardContext
 
 
 class CausalLM:

@@ -11,33 +11,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from torch import Tensor
 
+from sglang.formats.raw import RawTensor
 
-class RawTensor(Protocol):
-    """One tensor as a checkpoint stores it, read only when asked.
-
-    Backends with kernels for a storage format may look at the concrete class; all others use ``dense``.
-    """
-
-    @property
-    def name(self) -> str:
-        """Name in the checkpoint, for messages."""
-        ...
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Logical shape, outermost dimension first (``[out, in]`` for matrices)."""
-        ...
-
-    def dense(self) -> Tensor:
-        """The values on the CPU in a floating dtype; the caller must not write to them."""
-        ...
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
 
 
 class Weight(Protocol):
@@ -96,12 +79,21 @@ class AttentionPlan(Protocol):
 
 
 class Ops(Protocol):
-    """A backend. Stateless apart from what it learned about its own kernels."""
+    """A backend that computes at once. Stateless apart from what it learned about its own kernels.
 
-    device: torch.device
+    A backend that only packs weights, because its steps run elsewhere, may leave the operations out: see
+    :class:`sglang.ops.native.NativeOps`.
+    """
 
-    def pack(self, parts: Sequence[RawTensor], dtype: torch.dtype) -> Weight:
+    @property
+    def device(self) -> torch.device: ...
+
+    def pack(self, parts: Sequence[RawTensor], dtype: str) -> Weight:
         """Stack matrices ``[out_i, in]`` into one weight of ``sum(out_i)`` rows on this backend's device."""
+        ...
+
+    def upload(self, values: npt.NDArray[np.float32], dtype: str) -> Tensor:
+        """Host values as an array of this backend, in its own kind of array, in ``dtype``."""
         ...
 
     def linear(self, x: Tensor, weight: Weight, bias: Tensor | None = None) -> Tensor:

@@ -1,4 +1,4 @@
-"""Choose the backend for a device."""
+"""Choose the backend that computes at once for a device."""
 
 from __future__ import annotations
 

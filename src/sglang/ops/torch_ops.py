@@ -7,17 +7,33 @@ same; for sigmoid, silu and gelu they are not, so those are spelled out with the
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+import numpy.typing as npt
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from sglang.ops.interface import AttentionPlan, AttentionSpec, BatchRows, RawTensor, Weight
+from sglang.formats.ggml_types import GGMLType
+from sglang.formats.raw import RawTensor
+from sglang.ops.interface import AttentionPlan, AttentionSpec, BatchRows, Weight
 from sglang.ops.row_tiles import agreeing_tiles, tiled
 from sglang.ops.torch_attention import block_matmul, run_attention
 from sglang.ops.torch_plan import TILE_TOKENS, TorchAttentionPlan, plan_attention
+
+DTYPES: Mapping[str, torch.dtype] = {
+    "float32": torch.float32,
+    "bfloat16": torch.bfloat16,
+    "float16": torch.float16,
+}
+STORED: Mapping[GGMLType, torch.dtype] = {
+    GGMLType.F32: torch.float32,
+    GGMLType.BF16: torch.bfloat16,
+    GGMLType.F16: torch.float16,
+}
+"""Storage types that are torch's own: such tensors needn't be expanded."""
 
 LINEAR_TILES = (1, 4, 8, 16, 32, 64, 128)
 LARGE_LINEAR_TILES = (1, 4, 8, 16, 32)
@@ -48,15 +64,18 @@ class TorchOps:
         self._linear_tiles: dict[tuple[int, int, torch.dtype], tuple[int, ...]] = {}
         self._head_rows: dict[tuple[int, int], int] = {}
 
-    def pack(self, parts: Sequence[RawTensor], dtype: torch.dtype) -> TorchWeight:
+    def pack(self, parts: Sequence[RawTensor], dtype: str) -> TorchWeight:
         """Quantized parts are expanded here: this backend knows dense matrices only."""
         rows = sum(part.shape[0] for part in parts)
-        data = torch.empty(rows, parts[0].shape[1], dtype=dtype, device=self.device)
+        data = torch.empty(rows, parts[0].shape[1], dtype=DTYPES[dtype], device=self.device)
         start = 0
         for part in parts:
-            data[start : start + part.shape[0]] = part.dense()
+            data[start : start + part.shape[0]] = _values(part)
             start += part.shape[0]
         return TorchWeight(data)
+
+    def upload(self, values: npt.NDArray[np.float32], dtype: str) -> Tensor:
+        return torch.from_numpy(values.copy()).to(device=self.device, dtype=DTYPES[dtype])
 
     def linear(self, x: Tensor, weight: Weight, bias: Tensor | None = None) -> Tensor:
         matrix = _dense(weight)
@@ -126,6 +145,13 @@ class TorchOps:
             # Where even the full tile is not steady there is nothing better to offer than the full tile.
             self._head_rows[key] = next((m for m in tiles if m >= spec.group), full) if full in tiles else full
         return self._head_rows[key]
+
+
+def _values(part: RawTensor) -> Tensor:
+    if part.kind not in STORED or part.offset:
+        return torch.from_numpy(part.dense())
+    stored = np.array(part.rows())  # a copy, because torch insists on memory it could write to
+    return torch.from_numpy(stored.reshape(-1)).view(STORED[part.kind]).view(part.shape)
 
 
 def _dense(weight: Weight) -> Tensor:

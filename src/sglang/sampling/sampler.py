@@ -40,7 +40,7 @@ class Sampler:
         if not rows:
             return [], None, None
         with np.errstate(all="ignore"):
-            if all(_is_plain(row) for row in rows):
+            if all(is_plain(row) for row in rows):
                 tokens = logits.argmax(axis=-1)
                 # argmax stops at the first NaN, so the chosen values show whether any row is broken.
                 if np.isfinite(logits[np.arange(len(rows)), tokens]).all():
@@ -75,7 +75,7 @@ class Sampler:
         return token, invalid, describe(shifted, weights, token, row.top_logprobs_num, row.token_ids_logprob)
 
 
-def _is_plain(row: SampleRow) -> bool:
+def is_plain(row: SampleRow) -> bool:
     """Whether the token is simply the argmax of the model's own logits."""
     params = row.params
     return (

@@ -15,7 +15,7 @@ def test_open_settings_get_values_and_reasons() -> None:
     args = resolution.args
     assert (args.tokenizer_path, args.served_model_name) == ("m", "m")
     assert (args.device, args.random_seed, args.chunked_prefill_size) == ("cpu", 7, 4096)
-    assert (args.attention_backend, args.sampling_backend) == ("torch_native", "pytorch")
+    assert (args.attention_backend, args.sampling_backend) == ("native", "pytorch")
     assert args.log_level_http == "info"
     assert {decision.field for decision in resolution.decisions} == {
         "tokenizer_path",

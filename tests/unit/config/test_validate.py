@@ -47,8 +47,6 @@ def test_bad_values(field: str, value: Any, message: str) -> None:
 @pytest.mark.parametrize(
     ("field", "value"),
     [
-        ("quantization", "awq"),
-        ("kv_cache_dtype", "fp8_e5m2"),
         ("load_format", "dummy"),
         ("model_impl", "transformers"),
         ("is_embedding", True),
@@ -78,6 +76,12 @@ def test_what_would_change_the_answer_is_refused_not_ignored(field: str, value: 
     with pytest.raises(ServerArgsError, match=f"--{field.replace('_', '-')}.* is not supported yet") as error:
         ServerArgs(**{field: value})
     assert error.value.field == field
+
+
+@pytest.mark.parametrize(("field", "value"), [("quantization", "awq"), ("kv_cache_dtype", "fp8_e5m2")])
+def test_number_types_without_arithmetic_are_refused_with_those_that_have_one(field: str, value: str) -> None:
+    with pytest.raises(ServerArgsError, match=f"{value} is not known; choose one of: .*int8"):
+        ServerArgs(**{field: value})
 
 
 def test_tokenizer_workers_and_keys_exclude_each_other() -> None:

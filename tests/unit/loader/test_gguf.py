@@ -14,9 +14,8 @@ from safetensors.torch import load_file, save_file
 
 from sglang.loader.errors import LoadError
 from sglang.loader.gguf_names import hf_name
-from sglang.loader.load import load_model
 from sglang.models.registry import model_class
-from unit.models.tiny import Runner, prompt, tiny_config
+from unit.models.tiny import Runner, load_model, prompt, tiny_config
 
 IDS = prompt(40)
 Q8_0 = gguf.GGMLQuantizationType.Q8_0

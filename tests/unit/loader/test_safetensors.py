@@ -11,9 +11,8 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from sglang.loader.errors import LoadError
-from sglang.loader.load import load_model
 from sglang.models.families.llama import LlamaForCausalLM
-from unit.models.tiny import Runner, prompt, tiny_config
+from unit.models.tiny import Runner, load_model, prompt, tiny_config
 
 Tensors = dict[str, torch.Tensor]
 IDS = prompt(20)

@@ -9,10 +9,9 @@ import pytest
 import torch
 import transformers
 
-from sglang.loader.load import load_model
 from sglang.models.families.gemma3 import Gemma3ForCausalLM
 from sglang.models.registry import ARCHITECTURES, model_class
-from unit.models.tiny import FAMILIES, SHAPE, Runner, load_tiny, prompt, random_model, tiny_config
+from unit.models.tiny import FAMILIES, SHAPE, Runner, load_model, load_tiny, prompt, random_model, tiny_config
 
 
 @pytest.mark.parametrize("family", FAMILIES)

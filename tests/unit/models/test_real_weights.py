@@ -5,9 +5,8 @@ from __future__ import annotations
 import torch
 
 from sglang.config.load_model_config import load_model_config
-from sglang.loader.load import load_model
 from sglang.models.registry import model_class
-from unit.models.tiny import Runner, prompt
+from unit.models.tiny import Runner, load_model, prompt
 
 
 def test_smollm2_gives_the_same_bits_in_any_company(smollm2_gguf):

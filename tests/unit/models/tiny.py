@@ -13,12 +13,18 @@ import transformers
 from sglang.config.model_config import ModelConfig
 from sglang.layers.forward_context import ForwardContext
 from sglang.layers.kv_pool import KVPool
-from sglang.loader.load import load_model
+from sglang.loader import load
 from sglang.models.base import CausalLM
 from sglang.models.registry import model_class
+from sglang.ops.select import select
 
 VOCAB = 128
 CONTEXT = 512
+
+
+def load_model(config: ModelConfig, family: Any, **options: Any) -> Any:
+    """The model on the reference backend."""
+    return load.load_model(config, family, select("cpu"), **options)
 
 
 class Runner:

@@ -2,28 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from sglang.formats.ggml_types import GGMLType
+from sglang.formats.raw import RawTensor
 from sglang.ops.select import select
 from sglang.ops.torch_ops import LARGE_OUT_FEATURES, TorchWeight
 
 
-@dataclass
-class Raw:
-    values: Tensor
-    name: str = "raw"
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return tuple(self.values.shape)
-
-    def dense(self) -> Tensor:
-        return self.values
+def raw(values: Tensor) -> RawTensor:
+    kind = GGMLType.F16 if values.dtype == torch.float16 else GGMLType.F32
+    return RawTensor("raw", tuple(values.shape), kind, lambda: values.view(torch.uint8).flatten().numpy())
 
 
 @pytest.fixture
@@ -45,7 +37,7 @@ def test_unknown_backend_lists_the_choices():
 
 
 def test_pack_stacks_parts_in_compute_dtype(ops):
-    weight = ops.pack([Raw(noise(3, 8).half()), Raw(noise(5, 8, seed=1))], torch.float32)
+    weight = ops.pack([raw(noise(3, 8).half()), raw(noise(5, 8, seed=1))], "float32")
     assert (weight.out_features, weight.in_features) == (8, 8)
     assert weight.data.dtype == torch.float32
     assert torch.equal(weight.data[:3], noise(3, 8).half().float())

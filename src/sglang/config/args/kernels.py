@@ -21,7 +21,9 @@ class KernelArgs:
     sleep_on_idle: bool = ignored(False, "sleep when idle (as this server always does)", harmless=[True])
     numa_node: list[int] | None = ignored(None, "NUMA nodes of the processes")
     gc_threshold: list[int] | None = ignored(None, "thresholds of Python's garbage collector")
-    attention_backend: str | None = ignored(None, "attention kernel: torch_native", harmless=["torch_native"])
+    attention_backend: str | None = ignored(
+        None, "kernels of the model: native, or torch_native (the reference)", harmless=["native", "torch_native"]
+    )
     decode_attention_backend: str | None = ignored(None, "for decoding", harmless=["torch_native"])
     prefill_attention_backend: str | None = ignored(None, "for prompts", harmless=["torch_native"])
     sampling_backend: str | None = ignored(None, "sampling kernel: pytorch", harmless=["pytorch"])

@@ -23,6 +23,8 @@ LOAD_FORMATS = (
     "runai_streamer",
 )
 DTYPES = ("auto", "half", "float16", "bfloat16", "float", "float32")
+QUANTIZATIONS = ("int8", "int4", "w8a8_int8", "gguf")
+KV_CACHE_DTYPES = ("auto", "float16", "bfloat16", "bf16", "float32", "int8")
 
 
 @dataclass
@@ -50,10 +52,10 @@ class ModelArgs:
     )
     json_model_override_args: str = flag("{}", "keys that replace those of the model's config (JSON)", json=True)
     dtype: str = flag("auto", "compute type; auto means float32 on CPU", choices=DTYPES)
-    quantization: str | None = later(
-        None, "quantization of the weights; GGUF files say it themselves", harmless=["gguf"]
+    quantization: str | None = flag(
+        None, "what dense weights become at load; GGUF files say it themselves", choices=QUANTIZATIONS
     )
-    kv_cache_dtype: str = later("auto", "number type of the KV cache: auto, fp8_e5m2, fp8_e4m3, bfloat16 ...")
+    kv_cache_dtype: str = flag("auto", "number type of the KV cache; auto means float16", choices=KV_CACHE_DTYPES)
     quantization_param_path: str | None = later(None, "file with KV cache scales")
     download_dir: str | None = flag(None, "folder for downloaded models; default: the Hugging Face cache")
     served_model_name: str | None = flag(None, "model name shown to clients; default: model_path")

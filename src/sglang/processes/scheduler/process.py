@@ -11,7 +11,8 @@ from sglang.config import model_files
 from sglang.config.env import read_env
 from sglang.config.ports import PortArgs
 from sglang.config.server_args import ServerArgs
-from sglang.executor.model_executor import ModelExecutor, create_executor
+from sglang.executor.batch import Executor
+from sglang.executor.create import create_executor
 from sglang.ipc.messages import ProcessReady
 from sglang.ipc.sockets import PullSocket, PushSocket
 from sglang.ipc.startup import ReadySender
@@ -49,11 +50,11 @@ class StateReport:
     """Answers "how are you": internal state and load record of this scheduler."""
 
     def __init__(
-        self, server_args: ServerArgs, config: SchedulerConfig, executor: ModelExecutor, info: dict[str, Any]
+        self, server_args: ServerArgs, config: SchedulerConfig, executor: Executor, info: dict[str, Any]
     ) -> None:
         report = executor.report
         weights = _checkpoint_bytes(model_files.model_path(server_args))
-        kv_cache = 0 if report is None else report.kv_cache_bytes
+        kv_cache = report.kv_cache_bytes
         self._memory = {
             "weight_gb": round(weights / GIB, 3),
             "kv_cache_gb": round(kv_cache / GIB, 3),
@@ -79,14 +80,13 @@ class StateReport:
         return state, {"timestamp": time.time(), "dp_rank": 0, **load, "memory": self._memory}
 
 
-def _info(config: SchedulerConfig, executor: ModelExecutor, seconds: float) -> dict[str, Any]:
-    load_seconds = 0.0 if executor.report is None else executor.report.load_seconds
+def _info(config: SchedulerConfig, executor: Executor, seconds: float) -> dict[str, Any]:
     return {
         "max_total_num_tokens": config.capacity,
         "max_req_input_len": config.max_req_input_len,
         "max_running_requests": config.max_running_requests,
         "context_length": config.context_length,
-        "startup_time": {"load_weight": load_seconds, "scheduler_e2e": seconds},
+        "startup_time": {"load_weight": executor.report.load_seconds, "scheduler_e2e": seconds},
     }
 
 
