@@ -1,0 +1,143 @@
+"""Grammars through llguidance."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import llguidance
+from llguidance.gbnf_to_lark import any_to_lark
+
+from sglang.grammar.backend import Compiled, MaskRow, Matcher
+from sglang.grammar.json_schema import SchemaReport, read_schema
+from sglang.grammar.llguidance_schema import schema_for_llguidance
+from sglang.grammar.spec import ANY_JSON, GrammarError, GrammarOptions, GrammarSpec, parse_json
+from sglang.grammar.structural_lark import structural_lark
+from sglang.grammar.structural_tag import read_structural_tag
+from sglang.grammar.vocabulary import Vocabulary
+
+
+class _Tokens:
+    """What llguidance asks of a tokenizer.
+
+    Where the grammar leaves one text only, llguidance allows one way of writing it in tokens: the way this encodes it.
+    The longest token that fits comes first; that needs no merges, and always gives exactly these bytes.
+    """
+
+    bos_token_id = None
+
+    def __init__(self, vocabulary: Vocabulary) -> None:
+        self.tokens = vocabulary.tokens
+        self.special_token_ids = vocabulary.special_ids
+        self.eos_token_id = vocabulary.eos_ids[0]
+        self._ids = {token: number for number, token in reversed(list(enumerate(vocabulary.tokens))) if token}
+        self._longest = max(map(len, self._ids), default=0)
+
+    def __call__(self, text: str | bytes) -> list[int]:
+        data = text.encode() if isinstance(text, str) else text
+        found: list[int] = []
+        start = 0
+        while start < len(data):
+            for end in range(min(len(data), start + self._longest), start, -1):
+                number = self._ids.get(data[start:end])
+                if number is not None:
+                    found.append(number)
+                    start = end
+                    break
+            else:
+                break  # no token has this byte: what is encoded so far is all that can be written
+        return found
+
+
+class LLGuidanceBackend:
+    """Implements :class:`sglang.grammar.backend.Backend`."""
+
+    def __init__(self, vocabulary: Vocabulary, options: GrammarOptions) -> None:
+        self._options = options
+        wrapper = llguidance.TokenizerWrapper(_Tokens(vocabulary))
+        self._tokenizer = llguidance.LLTokenizer(
+            wrapper, n_vocab=len(vocabulary.tokens), eos_token=list(vocabulary.eos_ids)
+        )
+        self._limits = llguidance.LLParserLimits(verbose_errors=False)
+
+    def compile(self, spec: GrammarSpec) -> Compiled:
+        report = read_schema(spec.text) if spec.kind == "json_schema" and spec.text != ANY_JSON else None
+        try:
+            grammar = self._grammar(spec, report)
+            matcher = self._matcher(grammar)
+        except GrammarError:
+            raise
+        except Exception as error:  # ValueError for JSON, and the classes of the EBNF reader
+            raise GrammarError(f"{spec.kind}: {str(error).strip()[:1000]}", spec.kind) from None
+        if matcher.is_error():
+            text = (report and self._wrong_pattern(report)) or matcher.get_error().strip()
+            raise GrammarError(f"{spec.kind}: {text[:1000]}", spec.kind)
+        return _LLGuidance(matcher, len(grammar))
+
+    def _matcher(self, grammar: str) -> Any:
+        return llguidance.LLMatcher(self._tokenizer, grammar, log_level=0, limits=self._limits)
+
+    def _grammar(self, spec: GrammarSpec, report: SchemaReport | None) -> str:
+        make = llguidance.LLMatcher
+        if spec.kind == "json_schema":
+            schema = {} if report is None else schema_for_llguidance(report, self._options)
+            return make.grammar_from_json_schema(json.dumps(schema, ensure_ascii=False))
+        if spec.kind == "regex":
+            return make.grammar_from_regex(_unanchored(spec.text))
+        if spec.kind == "choice":
+            choices = parse_json(spec.text, spec.kind)
+            assert isinstance(choices, list)
+            return make.grammar_from_lark("start: " + " | ".join(json.dumps(choice) for choice in choices))
+        if spec.kind == "ebnf":
+            return make.grammar_from_lark(any_to_lark(spec.text))
+        return make.grammar_from_lark(structural_lark(read_structural_tag(spec.text).format, self._options))
+
+    def _wrong_pattern(self, report: SchemaReport) -> str | None:
+        """Where a schema's regex can't be read; the library's own message does not say."""
+        for place, pattern in report.patterns:
+            matcher = self._matcher(llguidance.LLMatcher.grammar_from_regex(_unanchored(pattern)))
+            if matcher.is_error():
+                return f"at {place}: the pattern can't be used: {_first_line(matcher.get_error())}"
+        return None
+
+
+class _LLGuidance:
+    """Implements :class:`sglang.grammar.backend.Compiled`."""
+
+    def __init__(self, matcher: Any, length: int) -> None:
+        self._matcher = matcher
+        self.size = (1 << 20) + 64 * length  # not told by the library
+
+    def matcher(self) -> Matcher:
+        return _LLGuidanceMatcher(self._matcher.deep_copy())
+
+
+class _LLGuidanceMatcher:
+    """Implements :class:`sglang.grammar.backend.Matcher`."""
+
+    __slots__ = ("_matcher",)
+
+    def __init__(self, matcher: Any) -> None:
+        self._matcher = matcher
+
+    def accept(self, token: int) -> bool:
+        return bool(self._matcher.consume_token(token))
+
+    def fill(self, mask: MaskRow) -> None:
+        matcher = self._matcher
+        matcher.unsafe_compute_mask_ptr(mask.ctypes.data, mask.nbytes)
+        if matcher.is_error():
+            raise GrammarError(f"the grammar can't be followed further: {_first_line(matcher.get_error())}")
+
+
+def _unanchored(pattern: str) -> str:
+    """Without the anchors at both ends: a regex always is matched against the whole output."""
+    if re.search(r"(?<!\\)\|", pattern):
+        return pattern
+    pattern = pattern.removeprefix("^")
+    return pattern[:-1] if pattern.endswith("$") and not pattern.endswith(r"\$") else pattern
+
+
+def _first_line(text: str) -> str:
+    return " ".join(line.strip() for line in text.strip().splitlines() if line.strip())[:300]

@@ -1,0 +1,123 @@
+"""One request's place in its grammar, and the mask of its next token."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Sequence
+
+import numpy as np
+
+from sglang.grammar.backend import Compiled, MaskRow
+from sglang.grammar.spec import GrammarError
+
+PATIENCE = 0.5
+"""Seconds of computing that following a grammar may take beyond its pace."""
+PACE = 0.005
+"""Seconds of computing a token may take, on average: whatever a grammar costs, all requests of the step wait for it."""
+
+
+class GrammarState:
+    """Follows one output. ``mask`` [words] is always the same array, so that whoever samples can keep it.
+
+    While the request thinks (until its ``think_end_ids`` have been generated) everything is allowed.
+    """
+
+    __slots__ = (
+        "_eos",
+        "_late",
+        "_matcher",
+        "_min_tokens",
+        "_spent",
+        "_think_end",
+        "_tokens",
+        "done",
+        "forced",
+        "mask",
+    )
+
+    def __init__(
+        self,
+        compiled: Compiled,
+        words: int,
+        eos_ids: Collection[int],
+        stop_ids: Collection[int],
+        *,
+        ignore_eos: bool = False,
+        min_new_tokens: int = 0,
+        think_end_ids: Sequence[int] = (),
+    ) -> None:
+        self._matcher = compiled.matcher()
+        self._eos = frozenset(eos_ids)
+        self._late = _mask_of(stop_ids, words)
+        self._min_tokens = np.iinfo(np.int64).max if ignore_eos else min_new_tokens
+        self._think_end = list(think_end_ids)
+        self._tokens = 0
+        self._spent = 0.0
+        self.mask: MaskRow = np.full(words, -1, np.int32)
+        self.done = False
+        """The grammar is complete, and the end token was taken."""
+        self.forced: int | None = None
+        """The only token that may come next, where there is only one."""
+        if not self._think_end:
+            self._fill()
+
+    @property
+    def is_active(self) -> bool:
+        """Whether ``mask`` says anything yet."""
+        return not self._think_end
+
+    def advance(self, output_ids: Sequence[int]) -> None:
+        """Take the newest token of an output. Raises :class:`GrammarError` where the grammar can't be followed."""
+        self._tokens += 1
+        if self._think_end:
+            if list(output_ids[-len(self._think_end) :]) == self._think_end:
+                self._think_end = []
+                self._fill()
+            return
+        token = output_ids[-1]
+        begin = time.thread_time()
+        if not self._matcher.accept(token):
+            raise GrammarError(f"the grammar does not allow the token {token} here")
+        self._spent += time.thread_time() - begin
+        if token in self._eos:
+            self.done = True
+            self.forced = None
+        else:
+            self._fill()
+
+    def _fill(self) -> None:
+        mask = self.mask
+        begin = time.thread_time()
+        self._matcher.fill(mask)
+        self._spent += time.thread_time() - begin
+        if self._spent > PATIENCE + PACE * self._tokens:
+            raise GrammarError("following the grammar takes too long; make it smaller or less ambiguous")
+        if self._tokens < self._min_tokens:
+            self._forbid_end(mask)
+        self.forced = _only_bit(mask)
+
+    def _forbid_end(self, mask: MaskRow) -> None:
+        """Not yet the end, unless nothing else may follow."""
+        others = mask & ~self._late
+        if others.any():
+            mask[:] = others
+
+
+def _mask_of(ids: Collection[int], words: int) -> MaskRow:
+    bits = np.zeros(words, np.uint32)
+    for number in ids:
+        if 0 <= number < 32 * words:
+            bits[number >> 5] |= np.uint32(1 << (number & 31))
+    return bits.view(np.int32)
+
+
+def _only_bit(mask: MaskRow) -> int | None:
+    """The index of the only set bit; None where there are more. Raises :class:`GrammarError` where there is none."""
+    places = mask.nonzero()[0]
+    if places.size > 1:
+        return None
+    if not places.size:
+        raise GrammarError("the grammar allows no token here")
+    place = int(places[0])
+    word = int(mask[place]) & 0xFFFFFFFF
+    return None if word & (word - 1) else 32 * place + word.bit_length() - 1
