@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from sglang.config.load_model_config import load_model_config
 from sglang.config.model_config import ModelConfig
 from sglang.config.server_args import ServerArgs
 from sglang.formats.embedded import EMBEDDED_HELP, find_embedded_model
@@ -30,6 +29,9 @@ def tokenizer_path(args: ServerArgs) -> Path:
 
 
 def model_config(args: ServerArgs) -> ModelConfig:
+    # Imported here: it brings numpy along, and children should start before their parent has spent time on that.
+    from sglang.config.load_model_config import load_model_config
+
     overrides = json.loads(args.json_model_override_args)
     return load_model_config(
         model_path(args), context_length=args.context_length, overrides=overrides, dtype=args.dtype

@@ -8,7 +8,7 @@ from typing import Any
 from sglang.config.args.declare import flag, ignored, later
 
 
-@dataclass
+@dataclass(init=False, repr=False, eq=False)
 class LoraArgs:
     """LoRA."""
 
@@ -26,7 +26,7 @@ class LoraArgs:
     enable_lora_overlap_loading: bool | None = ignored(None, "load adapters while running")
 
 
-@dataclass
+@dataclass(init=False, repr=False, eq=False)
 class SpeculativeArgs:
     """Speculative decoding."""
 
@@ -63,7 +63,7 @@ class SpeculativeArgs:
     enable_multi_layer_eagle: bool = ignored(False, "EAGLE with several layers")
 
 
-@dataclass
+@dataclass(init=False, repr=False, eq=False)
 class MultimodalArgs:
     """Multimodal input."""
 
@@ -81,7 +81,7 @@ class MultimodalArgs:
     disable_fast_image_processor: bool = ignored(False, "slow image processors")
 
 
-@dataclass
+@dataclass(init=False, repr=False, eq=False)
 class DebugArgs:
     """Determinism and debugging."""
 

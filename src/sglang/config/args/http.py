@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from sglang.config.args.declare import flag, ignored
 
 
-@dataclass
+@dataclass(init=False, repr=False, eq=False)
 class HttpArgs:
     """HTTP server."""
 

@@ -8,7 +8,7 @@ from typing import Any
 from sglang.config.args.declare import flag, ignored
 
 
-@dataclass
+@dataclass(init=False, repr=False, eq=False)
 class KernelArgs:
     """Device, kernels and graphs."""
 

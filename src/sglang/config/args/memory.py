@@ -8,7 +8,7 @@ from typing import Any
 from sglang.config.args.declare import flag, ignored, later
 
 
-@dataclass
+@dataclass(init=False, repr=False, eq=False)
 class MemoryArgs:
     """Memory and prefix cache."""
 

@@ -27,7 +27,7 @@ QUANTIZATIONS = ("int8", "int4", "w8a8_int8", "gguf")
 KV_CACHE_DTYPES = ("auto", "float16", "bfloat16", "bf16", "float32", "int8")
 
 
-@dataclass
+@dataclass(init=False, repr=False, eq=False)
 class ModelArgs:
     """Model and tokenizer."""
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from sglang.config.args.declare import ignored, later
 
 
-@dataclass
+@dataclass(init=False, repr=False, eq=False)
 class ParallelArgs:
     """Parallelism and disaggregation."""
 

@@ -9,7 +9,7 @@ from sglang.config.args.declare import flag, ignored
 POLICIES = ["lpm", "random", "fcfs", "dfs-weight", "lof", "priority", "routing-key", "hrrn", "shortest-prefill-first"]
 
 
-@dataclass
+@dataclass(init=False, repr=False, eq=False)
 class SchedulingArgs:
     """Scheduling."""
 
