@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from sglang.parsers.events import ParserEvent, TextDelta
+from sglang.parsers.events import ParserEvent, ReasoningDelta, TextDelta
 
 
 class TextParser(Protocol):
@@ -30,11 +30,18 @@ class PlainText:
 
 
 class OutputParser:
-    """A reasoning parser whose text feeds a tool-call parser; either may be absent."""
+    """A reasoning parser whose text feeds a tool-call parser; either may be absent.
 
-    def __init__(self, reasoning: TextParser | None = None, tools: TextParser | None = None) -> None:
+    ``inline_reasoning``: thoughts become text again, past the tool-call parser: a call that a model only thinks about
+    is none.
+    """
+
+    def __init__(
+        self, reasoning: TextParser | None = None, tools: TextParser | None = None, *, inline_reasoning: bool = False
+    ) -> None:
         self._reasoning = reasoning
         self._tools = tools or PlainText()
+        self._inline = inline_reasoning
 
     def push(self, text: str) -> list[ParserEvent]:
         if self._reasoning is None:
@@ -48,5 +55,10 @@ class OutputParser:
     def _through(self, events: list[ParserEvent]) -> list[ParserEvent]:
         found: list[ParserEvent] = []
         for event in events:
-            found += self._tools.push(event.text) if isinstance(event, TextDelta) else [event]
+            if isinstance(event, TextDelta):
+                found += self._tools.push(event.text)
+            elif self._inline and isinstance(event, ReasoningDelta):
+                found.append(TextDelta(event.text))
+            else:
+                found.append(event)
         return found

@@ -1,0 +1,1 @@
+"""Tool-call formats, one file each; ``registry`` knows their names."""
