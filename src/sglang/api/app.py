@@ -14,6 +14,7 @@ from sglang.api.lifecycle import Lifecycle
 from sglang.api.middleware import MAX_BODY_BYTES, BodyLimitMiddleware, LifecycleMiddleware
 from sglang.api.native import control, generate, health, info, loads
 from sglang.api.openai import chat, completions, models, tokenize
+from sglang.api.openai.completion_template import load_completion_template
 from sglang.api.openapi import build_document
 from sglang.config.env import read_env
 from sglang.version import __version__
@@ -29,7 +30,7 @@ FAMILIES = (generate, completions, chat, health, info, loads, control, models, t
 def create_app(tm: TokenizerManager, server_args: ServerArgs) -> FastAPI:
     """The whole HTTP side over one tokenizer manager.
 
-    ``app.state.tm``, ``app.state.args``, ``app.state.chat`` and ``app.state.lifecycle`` are what handlers read.
+    ``app.state`` holds what handlers read: ``tm``, ``args``, ``chat``, ``lifecycle``, ``completion_template``.
     """
     no_docs = read_env().disable_openapi_doc
     app = FastAPI(
@@ -41,6 +42,8 @@ def create_app(tm: TokenizerManager, server_args: ServerArgs) -> FastAPI:
     app.state.args = server_args
     app.state.lifecycle = Lifecycle()
     app.state.chat = ChatCore(tm, server_args)
+    template = server_args.completion_template
+    app.state.completion_template = None if template is None else load_completion_template(template)
     for module in FAMILIES:
         app.include_router(module.router)
     add_error_handlers(app)

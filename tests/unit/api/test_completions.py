@@ -219,10 +219,12 @@ async def test_abort_by_a_user_is_no_error(client: httpx.AsyncClient) -> None:
         ({"prompt": ""}, "BadRequestError", "prompt"),
         ({"prompt": []}, "BadRequestError", "prompt"),
         ({"n": 10**9}, "BadRequestError", "n must"),
-        ({"regex": "a"}, "BadRequestError", "regex"),
-        ({"ebnf": "a"}, "BadRequestError", "ebnf"),
-        ({"json_schema": "{}"}, "BadRequestError", "json_schema"),
-        ({"response_format": {"type": "json_object"}}, "BadRequestError", "response_format"),
+        ({"n": 0}, "BadRequestError", "n must"),
+        ({"regex": "a", "ebnf": "a"}, "BadRequestError", "regex"),
+        ({"regex": "a", "json_schema": "{}"}, "BadRequestError", "json_schema"),
+        ({"response_format": {"type": "json_schema"}}, "BadRequestError", "response_format"),
+        ({"response_format": {"type": "yaml"}}, "BadRequestError", "response_format"),
+        ({"watermark": {"x": 1}}, "BadRequestError", "watermark"),
     ],
 )
 async def test_bad_values_name_the_field(
@@ -232,6 +234,84 @@ async def test_bad_values_name_the_field(
     assert response.status_code == 400
     assert response.json()["type"] == kind
     assert field in response.json()["message"]
+
+
+@pytest.mark.parametrize(
+    ("field", "kind", "text"),
+    [
+        ({"regex": "a+"}, "regex", "a+"),
+        ({"ebnf": 'root ::= "a"'}, "ebnf", 'root ::= "a"'),
+        ({"json_schema": '{"type": "null"}'}, "json_schema", '{"type": "null"}'),
+        ({"response_format": {"type": "json_object"}}, "json_schema", '{"type": "object"}'),
+        (
+            {"response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": {"type": "null"}}}},
+            "json_schema",
+            '{"type": "null"}',
+        ),
+    ],
+)
+async def test_each_form_of_grammar_travels_as_one_parameter(
+    client: httpx.AsyncClient, field: dict[str, Any], kind: str, text: str
+) -> None:
+    await client.post(URL, json={**ASK, **field})
+    assert client.tm.submitted[0].sampling_params == {"max_new_tokens": 3, kind: text}
+
+
+@pytest.mark.parametrize(
+    ("model", "path", "adapter"),
+    [("fake:a", None, "a"), ("other:a:b", "c", "a:b"), ("fake", "c", "c"), ("fake", None, None), ("fake:", None, None)],
+)
+async def test_adapter_of_the_model_name_beats_lora_path(
+    client: httpx.AsyncClient, model: str, path: str | None, adapter: str | None
+) -> None:
+    answer = (await client.post(URL, json={**ASK, "model": model, "lora_path": path})).json()
+    assert client.tm.submitted[0].lora_path == adapter
+    assert answer["model"] == model
+
+
+async def test_best_of_and_user_have_no_effect(client: httpx.AsyncClient) -> None:
+    answer = (await client.post(URL, json={**ASK, "best_of": 3, "user": "u"})).json()
+    assert len(answer["choices"]) == 1
+    assert client.tm.submitted[0].sampling_params == {"max_new_tokens": 3}
+
+
+@pytest.mark.parametrize("suffix", [None, "", "end"])
+async def test_suffix_without_a_template_changes_nothing(client: httpx.AsyncClient, suffix: str | None) -> None:
+    await client.post(URL, json={**ASK, "suffix": suffix})
+    assert client.tm.submitted[0].text == "Hi"
+
+
+FILLED = "<|fim_prefix|>Hi<|fim_suffix|>end<|fim_middle|>"
+
+
+@pytest.mark.parametrize(("prompt", "filled"), [("Hi", FILLED), (["Hi", "Hi"], [FILLED, FILLED])])
+async def test_suffix_goes_behind_the_gap(make_client: Any, prompt: Any, filled: Any) -> None:
+    async with make_client(completion_template="qwen_coder") as client:
+        answer = (await client.post(URL, json={**ASK, "prompt": prompt, "suffix": "end", "echo": True})).json()
+        assert client.tm.submitted[0].text == filled
+        assert answer["choices"][0]["text"] == "Hi Paris.\n"
+
+
+async def test_suffix_around_token_prompts_gives_the_ids_of_the_same_text(make_client: Any) -> None:
+    async with make_client(completion_template="qwen_coder") as client:
+        for prompt in ([72, 105], [[72, 105]]):
+            await client.post(URL, json={**ASK, "prompt": prompt, "suffix": "end"})
+        ids = client.tm.tokenizer.encode(FILLED)
+        assert [obj.input_ids for obj in client.tm.submitted] == [ids, [ids]]
+
+
+@pytest.mark.parametrize("prompt", [["a", ""], [[1], []]])
+async def test_an_empty_prompt_stays_refused_with_a_suffix(make_client: Any, prompt: Any) -> None:
+    async with make_client(completion_template="qwen_coder") as client:
+        response = await client.post(URL, json={**ASK, "prompt": prompt, "suffix": "end"})
+        assert response.status_code == 400
+        assert "prompt" in response.json()["message"]
+
+
+async def test_no_suffix_leaves_the_prompt_alone_under_a_template(make_client: Any) -> None:
+    async with make_client(completion_template="star_coder") as client:
+        await client.post(URL, json=ASK)
+        assert client.tm.submitted[0].text == "Hi"
 
 
 async def test_bad_rank_header_is_named(client: httpx.AsyncClient) -> None:

@@ -10,14 +10,18 @@ from fastapi import APIRouter, Request, Response
 
 from sglang.api.answers import openai_responses
 from sglang.api.body import body_doc, read_body
-from sglang.api.errors import json_response, openai_error
+from sglang.api.chat.adapter import split_model
+from sglang.api.chat.constraint import Constraint, choose_constraint
+from sglang.api.errors import json_response
+from sglang.api.openai.completion_prompt import echoes, set_prompt
 from sglang.api.openai.logprobs import completion_logprobs, require_tokenizer
 from sglang.api.openai.protocol.completion import CompletionRequest
 from sglang.api.openai.stream import stream_answer
-from sglang.api.openai.submit import openai_errors, refuse_later_features, sampling_params, to_input, wants_usage
+from sglang.api.openai.submit import openai_errors, refuse_fields, sampling_params, to_input, wants_usage
 from sglang.api.openai.usage import cache_details, finish, metadata, usage
 from sglang.api.streaming import unless_disconnected
 from sglang.api.work import args, manager, run
+from sglang.ipc.errors import InvalidRequest
 from sglang.ipc.inputs import GenerateReqInput
 from sglang.ipc.messages import LogprobDelta
 
@@ -27,6 +31,8 @@ if TYPE_CHECKING:
 
 router = APIRouter(tags=["openai"])
 
+_LATER = ("watermark", "return_routed_experts", "return_spec_tokens_details", "bootstrap_host")
+
 
 @router.post("/v1/completions", responses=openai_responses(stream=True), openapi_extra=body_doc(CompletionRequest))
 async def completions(request: Request) -> Response:
@@ -34,7 +40,7 @@ async def completions(request: Request) -> Response:
     body = await read_body(request, CompletionRequest, json_only=True)
     tm = manager(request)
     with openai_errors():
-        refuse_later_features(body, ("json_schema",))
+        refuse_fields(body, _LATER)
         obj = _to_input(request, body)
         form = CompletionForm(tm, body, args(request).enable_cache_report)
         if not body.stream:
@@ -45,19 +51,28 @@ async def completions(request: Request) -> Response:
 
 
 def _to_input(request: Request, body: CompletionRequest) -> GenerateReqInput:
-    if not body.prompt:
-        raise openai_error("prompt: must not be empty")
-    obj = to_input(request, body, sampling_params(body, body.max_tokens))
-    first = body.prompt if isinstance(body.prompt, str) else body.prompt[0]
-    if isinstance(first, str):
-        obj.text = body.prompt  # type: ignore[assignment]
-    else:
-        obj.input_ids = body.prompt  # type: ignore[assignment]
+    sampling = sampling_params(body, body.max_tokens)
+    if (constraint := _constraint(body)) is not None:
+        kind, text = constraint
+        sampling[kind] = text
+    obj = to_input(request, body, sampling)
+    set_prompt(obj, body, request.app.state.completion_template, manager(request).tokenizer)
+    served = args(request).served_model_name or args(request).model_path
+    obj.lora_path = split_model(body.model, served)[1] or body.lora_path
     if body.logprobs is not None:
         obj.return_logprob = True
         obj.top_logprobs_num = body.logprobs
         obj.logprob_start_len = 0 if body.echo else -1
     return obj
+
+
+def _constraint(body: CompletionRequest) -> Constraint | None:
+    constraint = choose_constraint(body.response_format, body.regex, body.ebnf)
+    if not body.json_schema:
+        return constraint
+    if constraint is not None:
+        raise InvalidRequest("at most one of response_format, json_schema, regex and ebnf can be set", "json_schema")
+    return "json_schema", body.json_schema
 
 
 class CompletionForm:
@@ -68,7 +83,7 @@ class CompletionForm:
         self.created = int(time.time())
         self.cache_report = cache_report
         self._tokenizer = require_tokenizer(tm) if body.logprobs is not None else None
-        self._echoes = _echoes(tm, body) if body.echo else None
+        self._echoes = echoes(tm, body) if body.echo else None
 
     def echo(self, stream: RequestStream) -> str:
         return "" if self._echoes is None else self._echoes[stream.index // self.body.n]
@@ -113,17 +128,6 @@ class CompletionForm:
             choice["token_ids"] = stream.output_ids
             choice["prompt_token_ids"] = stream.prompt_ids
         return choice
-
-
-def _echoes(tm: TokenizerManager, body: CompletionRequest) -> list[str]:
-    prompt = body.prompt
-    if isinstance(prompt, str):
-        return [prompt]
-    batch: list[Any] = [prompt] if isinstance(prompt[0], int) else list(prompt)
-    if tm.tokenizer is None:
-        raise openai_error("echo: this server runs without a tokenizer")
-    decode = tm.tokenizer.decode
-    return [item if isinstance(item, str) else decode(item, skip_special_tokens=True) for item in batch]
 
 
 class CompletionWriter:

@@ -49,14 +49,6 @@ def wants_usage(body: OpenAIBody, default: bool) -> bool:
     return default if options is None or options.include_usage is None else options.include_usage
 
 
-def refuse_later_features(body: OpenAIBody, names: tuple[str, ...]) -> None:
-    for name in (*_GRAMMAR, "return_routed_experts", "return_spec_tokens_details", "bootstrap_host", *names):
-        if getattr(body, name):
-            raise openai_error(f"{name} is not supported yet; leave it out")
-    if (form := body.response_format) is not None and form.get("type") != "text":
-        raise openai_error(f"response_format: type {form.get('type')!r} is not supported yet; accepted: 'text'")
-
-
 def refuse_fields(body: SamplingFields, names: Iterable[str]) -> None:
     """Refuse what would silently change nothing."""
     for name in names:

@@ -61,7 +61,9 @@ class ModelArgs:
     served_model_name: str | None = flag(None, "model name shown to clients; default: model_path")
     chat_template: str | None = flag(None, "path of a .jinja chat template that replaces the model's own")
     hf_chat_template_name: str | None = later(None, "which of several templates of a checkpoint to use")
-    completion_template: str | None = later(None, "fill-in-the-middle template for /v1/completions with a suffix")
+    completion_template: str | None = flag(
+        None, "how /v1/completions writes a suffix: deepseek_coder, star_coder, qwen_coder, or a .json file"
+    )
     enable_multimodal: bool | None = later(None, "serve images, audio and video", harmless=[False])
     weight_version: str = flag("default", "label of the weights, reported in meta_info")
     custom_weight_loader: list[str] = later([], "import paths of weight loaders (runs code by name)")

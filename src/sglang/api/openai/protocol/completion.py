@@ -12,8 +12,8 @@ class CompletionRequest(SamplingFields, RoutingFields, ReportFields):
     max_tokens: int = Field(16, json_schema_extra={"minimum": 1})
     echo: bool = False
     logprobs: NonNegativeInt | None = Field(None, description="alternatives a token; 0: the chosen token only")
-    suffix: str | None = Field(None, description="ignored: no fill-in-the-middle template")
-    best_of: int | None = Field(None, description="ignored")
+    suffix: str | None = Field(None, description="text behind the gap; needs --completion-template, else ignored")
+    best_of: int | None = Field(None, description="accepted, ignored: n samples are drawn and all are returned")
     json_schema: str | None = None
 
     @field_validator("max_tokens")

@@ -72,4 +72,6 @@ class ReportFields(RequestModel):
     return_spec_tokens_details: bool = False
     return_routed_experts: bool = False
     routed_experts_start_len: NonNegativeInt = 0
-    response_format: dict[str, Any] | None = Field(None, description='{"type": "text"}; other kinds: not supported yet')
+    response_format: dict[str, Any] | None = Field(
+        None, description="type text, json_object, json_schema or structural_tag"
+    )
