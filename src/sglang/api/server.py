@@ -1,6 +1,7 @@
 """``launch_server``: one blocking call from settings to a served port, and back to a clean machine.
 
-The port is bound first, so that a taken one is noticed at once; while the model loads, it answers 503.
+The port is bound first, so that a taken one is noticed at once; then the children start, so that they load while
+this process imports the web framework; while the model loads, the port answers 503.
 """
 
 from __future__ import annotations
@@ -8,21 +9,18 @@ from __future__ import annotations
 import logging
 import signal
 import socket
-import ssl
 import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import uvicorn
-
-from sglang.api.app import create_app
-from sglang.api.graceful import GracefulServer, StartingServer
-from sglang.config.env import read_env
 from sglang.config.server_args import ServerArgs
-from sglang.engine.launcher import System, launch_system
+from sglang.engine.launcher import Launch, System
 from sglang.system.net import check_port_free
+
+if TYPE_CHECKING:
+    from sglang.api.front import Front
 
 logger = logging.getLogger(__name__)
 
@@ -36,28 +34,28 @@ def launch_server(server_args: ServerArgs) -> int:
     _set_up_logging(server_args)
     try:
         listener = _bind(server_args.host, server_args.port)
-        options = _uvicorn_options(server_args)
-        starting = StartingServer(listener, options)
-    except (OSError, ssl.SSLError, ValueError, AssertionError) as error:
+    except OSError as error:
         return _fail(f"can't listen on {server_args.host}:{server_args.port}: {error}")
     try:
-        with _signals_interrupt(), starting:
-            system = launch_system(server_args)
+        with _signals_interrupt(), Launch(server_args) as launch:
+            # Imported here: the web framework loads in this process while the model does in another.
+            from sglang.api.front import Front
+
+            front = Front(listener, server_args)
+            with front.answering_503():
+                system = launch.finish()
     except KeyboardInterrupt:
         return 0
     except (RuntimeError, ValueError, OSError) as error:  # a bad model or flag explains itself
         logger.debug("start failed", exc_info=True)
         return _fail(str(error))
-    return _serve(system, listener, options, starting)
+    return _serve(front, system)
 
 
-def _serve(system: System, listener: socket.socket, options: dict[str, Any], starting: StartingServer) -> int:
+def _serve(front: Front, system: System) -> int:
     failure: str | None = None
     try:
-        app = create_app(system.tokenizer_manager, system.server_args)
-        server = GracefulServer(uvicorn.Config(app, **options), system, app.state.lifecycle, starting)
-        server.run(sockets=[listener])
-        failure = server.failure
+        failure = front.serve(system)
     except KeyboardInterrupt:
         pass
     finally:
@@ -81,22 +79,6 @@ def _bind(host: str, port: int) -> socket.socket:
     listener.bind(address)
     listener.listen(2048)
     return listener
-
-
-def _uvicorn_options(args: ServerArgs) -> dict[str, Any]:
-    return {
-        "root_path": args.fastapi_root_path,
-        "log_config": None,
-        "lifespan": "off",
-        "ws": "none",
-        "timeout_keep_alive": read_env().timeout_keep_alive,
-        "timeout_graceful_shutdown": 1,  # GracefulServer has waited for the requests before
-        "ssl_keyfile": args.ssl_keyfile,
-        "ssl_certfile": args.ssl_certfile,
-        "ssl_keyfile_password": args.ssl_keyfile_password,
-        "ssl_ca_certs": args.ssl_ca_certs,
-        "ssl_cert_reqs": ssl.CERT_REQUIRED if args.ssl_ca_certs else ssl.CERT_NONE,
-    }
 
 
 def _set_up_logging(args: ServerArgs) -> None:

@@ -9,10 +9,9 @@ import time
 import warnings
 from collections.abc import Callable
 from multiprocessing.connection import wait
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sglang.config import model_files
-from sglang.config.model_config import ModelConfig
 from sglang.config.ports import PortArgs
 from sglang.config.resolve import resolve_args
 from sglang.config.server_args import ServerArgs
@@ -32,9 +31,9 @@ from sglang.engine.supervisor import Supervisor, death_reason
 from sglang.formats.embedded import EMBEDDED_NAME
 from sglang.ipc.messages import ProcessFailed, ProcessReady
 from sglang.ipc.startup import read_ready
-from sglang.processes.tokenizer.manager import TokenizerManager
-from sglang.text.chat_template import ChatTemplate, load_chat_template
-from sglang.text.tokenizer import Tokenizer, load_tokenizer
+
+if TYPE_CHECKING:
+    from sglang.processes.tokenizer.manager import TokenizerManager
 
 logger = logging.getLogger(__name__)
 
@@ -94,12 +93,68 @@ class System:
             self._on_failure(reason)
 
 
+class Launch:
+    """Processes that are starting. Children load while the caller does its own part; then :meth:`finish` waits.
+
+    As a context manager it ends the children unless :meth:`finish` has handed them to a :class:`System`.
+    """
+
+    def __init__(
+        self,
+        server_args: ServerArgs,
+        scheduler_entry: Entry = SCHEDULER_ENTRY,
+        detokenizer_entry: Entry = DETOKENIZER_ENTRY,
+    ) -> None:
+        """Start the children. Raises what is wrong with model or settings before anything has started."""
+        refuse_inside_bootstrap()
+        self._args, self._child_args = resolve(server_args)
+        self._port_args = PortArgs.init_new(self._args)
+        self._children: list[Child] = []
+        try:
+            self._start("scheduler", scheduler_entry)
+            if not self._args.skip_tokenizer_init:
+                self._start("detokenizer", detokenizer_entry)
+        except BaseException:
+            self.cancel()
+            raise
+
+    def _start(self, role: str, entry: Entry) -> None:
+        self._children.append(start_child(role, entry, self._child_args, self._port_args))
+
+    def finish(
+        self,
+        on_failure: Callable[[str], None] | None = None,
+        manager_type: type[TokenizerManager] | None = None,
+    ) -> System:
+        """The running system, once all processes can serve; see :func:`launch_system`."""
+        # Imported here: tokenizers, templates and NumPy load in this process while the model does in another.
+        from sglang.engine.front import load_front, make_manager
+
+        front = load_front(self._child_args)
+        scheduler_info = wait_until_ready(self._children)
+        manager = make_manager(manager_type, self._args, self._port_args, front, scheduler_info)
+        children, self._children = self._children, []
+        return System(self._args, self._port_args, children, manager, on_failure)
+
+    def cancel(self) -> None:
+        """End the children and remove the sockets' directory. Idempotent."""
+        end_children(self._children)
+        self._port_args.cleanup()
+
+    def __enter__(self) -> Launch:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        if self._children:
+            self.cancel()
+
+
 def launch_system(
     server_args: ServerArgs,
     on_failure: Callable[[str], None] | None = None,
     scheduler_entry: Entry = SCHEDULER_ENTRY,
     detokenizer_entry: Entry = DETOKENIZER_ENTRY,
-    manager_type: type[TokenizerManager] = TokenizerManager,
+    manager_type: type[TokenizerManager] | None = None,
 ) -> System:
     """Start all processes and return when they can serve.
 
@@ -107,22 +162,8 @@ def launch_system(
     have got an error and the other children are gone. Raises :class:`LaunchError` with the reason when a child fails
     to start, and whatever is wrong with model or settings; nothing is left behind then.
     """
-    refuse_inside_bootstrap()
-    args, child_args = resolve(server_args)
-    port_args = PortArgs.init_new(args)
-    children: list[Child] = []
-    try:
-        children.append(start_child("scheduler", scheduler_entry, child_args, port_args))
-        if not args.skip_tokenizer_init:
-            children.append(start_child("detokenizer", detokenizer_entry, child_args, port_args))
-        config, tokenizer, template = load_front(child_args)
-        scheduler_info = wait_until_ready(children)
-        manager = manager_type(args, port_args, config, tokenizer, template, scheduler_info)
-        return System(args, port_args, children, manager, on_failure)
-    except BaseException:
-        end_children(children)
-        port_args.cleanup()
-        raise
+    with Launch(server_args, scheduler_entry, detokenizer_entry) as launch:
+        return launch.finish(on_failure, manager_type)
 
 
 def resolve(server_args: ServerArgs) -> tuple[ServerArgs, ServerArgs]:
@@ -136,15 +177,6 @@ def resolve(server_args: ServerArgs) -> tuple[ServerArgs, ServerArgs]:
         args = resolve_args(server_args).args
         tokenizer = str(model_files.tokenizer_path(args)) if args.tokenizer_path != args.model_path else path
         return args, dataclasses.replace(args, model_path=path, tokenizer_path=tokenizer)
-
-
-def load_front(args: ServerArgs) -> tuple[ModelConfig, Tokenizer | None, ChatTemplate | None]:
-    """What the parent needs of the model: its description, tokenizer and chat template."""
-    config = model_files.model_config(args)
-    if args.skip_tokenizer_init:
-        return config, None, None
-    tokenizer = load_tokenizer(model_files.tokenizer_path(args))
-    return config, tokenizer, load_chat_template(args.chat_template, tokenizer)
 
 
 def wait_until_ready(children: list[Child]) -> dict[str, Any]:

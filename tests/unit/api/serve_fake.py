@@ -59,18 +59,28 @@ class FakeSystem:
         print("system shut down", flush=True)
 
 
-def launch_fake(args: ServerArgs) -> FakeSystem:
-    print("launching", flush=True)
-    time.sleep(float(args.model_path))  # the "model" is the time it takes to load
-    if args.served_model_name == "missing":
-        raise RuntimeError("the scheduler process could not start: no such model")
-    return FakeSystem(args)
+class FakeLaunch:
+    def __init__(self, args: ServerArgs) -> None:
+        self._args = args
+        print("launching", flush=True)
+
+    def __enter__(self) -> FakeLaunch:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        pass
+
+    def finish(self) -> FakeSystem:
+        time.sleep(float(self._args.model_path))  # the "model" is the time it takes to load
+        if self._args.served_model_name == "missing":
+            raise RuntimeError("the scheduler process could not start: no such model")
+        return FakeSystem(self._args)
 
 
 def main() -> int:
     # In the engine's place, so that this process starts fast and needs no model code.
     launcher: Any = types.ModuleType("sglang.engine.launcher")
-    launcher.System, launcher.launch_system = FakeSystem, launch_fake
+    launcher.System, launcher.Launch = FakeSystem, FakeLaunch
     sys.modules[launcher.__name__] = launcher
     from sglang.api.server import launch_server
 

@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sglang.ipc import messages as m
-from sglang.ipc.codec import RECORDS, TensorBuffer, WireError, decode, encode
+from sglang.ipc.codec import RECORDS, WireError, decode, encode
 from sglang.ipc.sampling_params import SamplingParams
+from sglang.ipc.tensor_buffer import TensorBuffer
 
 REQUEST = m.TokenizedGenerateReqInput(
     rid="é-1",
