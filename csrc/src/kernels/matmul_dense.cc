@@ -5,6 +5,11 @@
 namespace sgl::SGL_ISA {
 namespace {
 
+// Rows of the widest register tile: two tiles of weights, widened to float once for all of them.
+constexpr int kMostRows = kLanes == 16 ? 8 : 6;
+// Few rows need more tiles at once to have enough chains.
+constexpr int kFewRows = kLanes == 16 ? 4 : 2;
+
 // kRows rows x kTiles tiles: enough independent chains to fill the pipeline.
 template <DType kType, int kRows, int kTiles>
 void Block(const MatmulArgs& a, int64_t row, int64_t tile) {
@@ -36,22 +41,56 @@ void Block(const MatmulArgs& a, int64_t row, int64_t tile) {
   }
 }
 
-template <DType kType, int kTiles>
-void Column(const MatmulArgs& a, int64_t row_begin, int64_t row_end, int64_t tile) {
-  int64_t row = row_begin;
-  for (; row_end - row >= 4; row += 4) Block<kType, 4, kTiles>(a, row, tile);
-  for (; row < row_end; ++row) Block<kType, 1, kTiles>(a, row, tile);
+// All tiles for exactly kRows rows.
+template <DType kType, int kRows>
+void Rows(const MatmulArgs& a, int64_t row, int64_t tile, int64_t tile_end) {
+  constexpr int kTiles = kRows <= kFewRows ? 4 : kRows <= 4 ? 3 : 2;
+  for (; tile_end - tile >= kTiles; tile += kTiles) Block<kType, kRows, kTiles>(a, row, tile);
+  if (kTiles > 2 && tile_end - tile >= 2) {
+    Block<kType, kRows, 2>(a, row, tile);
+    tile += 2;
+  }
+  for (; tile < tile_end; ++tile) Block<kType, kRows, 1>(a, row, tile);
+}
+
+template <DType kType>
+void FewRows(const MatmulArgs& a, int64_t row, int64_t rows, int64_t tile, int64_t tile_end) {
+  switch (rows) {
+    case 1:
+      return Rows<kType, 1>(a, row, tile, tile_end);
+    case 2:
+      return Rows<kType, 2>(a, row, tile, tile_end);
+    case 3:
+      return Rows<kType, 3>(a, row, tile, tile_end);
+    case 4:
+      return Rows<kType, 4>(a, row, tile, tile_end);
+    case 5:
+      return Rows<kType, 5>(a, row, tile, tile_end);
+    case 6:
+      return Rows<kType, 6>(a, row, tile, tile_end);
+    case 7:
+      return Rows < kType, kMostRows<7 ? kMostRows : 7>(a, row, tile, tile_end);
+    default:
+      return Rows<kType, kMostRows>(a, row, tile, tile_end);
+  }
 }
 
 template <DType kType>
 void Matmul(const MatmulArgs& a, int64_t row_begin, int64_t row_end, int64_t tile_begin,
             int64_t tile_end) {
-  int64_t tile = tile_begin;
-  if (row_end - row_begin < 4) {
-    for (; tile_end - tile >= 4; tile += 4) Column<kType, 4>(a, row_begin, row_end, tile);
+  if (row_end - row_begin <= kMostRows) {
+    if (row_begin < row_end) {
+      FewRows<kType>(a, row_begin, row_end - row_begin, tile_begin, tile_end);
+    }
+    return;
   }
-  for (; tile_end - tile >= 2; tile += 2) Column<kType, 2>(a, row_begin, row_end, tile);
-  for (; tile < tile_end; ++tile) Column<kType, 1>(a, row_begin, row_end, tile);
+  // Two tiles stay in the cache while all rows pass.
+  for (int64_t tile = tile_begin; tile < tile_end; tile += 2) {
+    const int64_t end = Smaller(tile + 2, tile_end);
+    for (int64_t row = row_begin; row < row_end; row += kMostRows) {
+      FewRows<kType>(a, row, Smaller<int64_t>(kMostRows, row_end - row), tile, end);
+    }
+  }
 }
 
 }  // namespace
