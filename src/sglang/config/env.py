@@ -47,6 +47,10 @@ class Env:
     """Accept a --context-length beyond the model's own."""
     disable_openapi_doc: bool = False
     """No /docs, /redoc and /openapi.json."""
+    tool_strict_level: int = 0
+    """From 1 on all tools count as strict: their calls are held to their schemas where the format allows it."""
+    forward_unknown_tools: bool = False
+    """Report calls of tools that a request did not offer instead of dropping them."""
     ollama_root_route: str | None = None
     """Path that greets with "Ollama is running" (the Ollama command line looks for it)."""
     aip_predict_route: str = "/vertex_generate"

@@ -19,15 +19,16 @@ _WORDS = {"t": "true", "f": "false", "n": "null"}
 
 
 def json_value(src: Source, emit: Emit) -> Reader[bool]:
-    """Read one value and emit it as it stands. False where it is malformed or cut; the rest stays unread then.
+    """Read one value and emit it, spaced in the usual way (``{"a": 1, "b": []}``), scalars as they stand.
 
-    Raw control characters inside strings, which models write in code arguments, are emitted as escapes.
+    False where it is malformed or cut; the rest stays unread then. Raw control characters inside strings, which
+    models write in code arguments, are emitted as escapes.
     """
     closers: list[str] = []
     state = "value"
     while True:
         if closers:
-            yield from space(src, emit)
+            yield from space(src)
         char = yield from peek(src)
         if not char:
             return False
@@ -44,14 +45,15 @@ def json_value(src: Source, emit: Emit) -> Reader[bool]:
         elif state in ("key", "first key") and char == '"':
             if not (yield from json_string(src, emit)):
                 return False
-            yield from space(src, emit)
+            yield from space(src)
             if not (yield from accept(src, ":")):
                 return False
-            emit(":")
+            emit(": ")
             state = "value"
             continue
         elif state == "next" and char == ",":
-            emit(src.take(1))
+            src.take(1)
+            emit(", ")
             state = "key" if closers[-1] == "}" else "value"
             continue
         elif state in ("first", "first key", "next") and char == closers[-1]:

@@ -22,6 +22,7 @@ class ReasoningFormat:
     ``inside``: the answer starts inside the thinking, because the template or the habit of the model opened it.
     ``interrupts``: markers that end thinking too and belong to what follows.
     ``on``: when a request has thinking on: always, by a template variable, or by an effort other than none.
+    ``answer``: what stands directly before the answer, where that is not ``end``.
     """
 
     start: str
@@ -30,6 +31,12 @@ class ReasoningFormat:
     interrupts: tuple[str, ...] = ()
     on: Literal["always", "effort"] | Switch = "always"
     kind: Literal["markers", "harmony", "prepend"] = "markers"
+    answer: str = ""
+
+    @property
+    def before_answer(self) -> str:
+        """The marker from which on a grammar holds."""
+        return self.answer or self.end
 
     def is_on(self, template_kwargs: Mapping[str, Any]) -> bool:
         """Whether a request with these template variables thinks."""
@@ -75,7 +82,9 @@ FORMATS: Mapping[str, ReasoningFormat] = {
     "kimi": ReasoningFormat("◁think▷", "◁/think▷"),
     "kimi_k2": _think(interrupts=("<|tool_calls_section_begin|>",), on=("thinking", True)),
     "kimi_k3": ReasoningFormat("<|open|>think<|sep|>", "<|close|>think<|sep|>", on=("thinking", True)),
-    "gpt-oss": ReasoningFormat("<|channel|>analysis<|message|>", "<|end|>", kind="harmony"),
+    "gpt-oss": ReasoningFormat(
+        "<|channel|>analysis<|message|>", "<|end|>", kind="harmony", answer="<|channel|>final<|message|>"
+    ),
     "minimax-append-think": ReasoningFormat("<think>", "</think>", kind="prepend"),
     "minimax-m3": ReasoningFormat("<mm:think>", "</mm:think>", on=("thinking_mode", "")),
     "mistral": ReasoningFormat("[THINK]", "[/THINK]", on="effort"),
@@ -117,15 +126,11 @@ class ReasoningParser:
     """Splits one answer by its markers. See :class:`sglang.parsers.output.TextParser`.
 
     ``inside``: thinking was opened before the first token. ``keep_markers``: the markers stay in the thoughts.
-    ``stream``: thoughts come while they are thought; else in one piece, when they end.
     """
 
-    def __init__(
-        self, form: ReasoningFormat, *, inside: bool | None = None, keep_markers: bool = False, stream: bool = True
-    ) -> None:
+    def __init__(self, form: ReasoningFormat, *, inside: bool | None = None, keep_markers: bool = False) -> None:
         self._source = Source()
         self._events: list[ParserEvent] = []
-        self._kept: list[str] | None = None if stream else []
         opened = form.inside if inside is None else inside
         self._reader = _split(self._source, form, opened, keep_markers, self._thought, self._text)
         next(self._reader, None)
@@ -136,32 +141,18 @@ class ReasoningParser:
 
     def finish(self) -> list[ParserEvent]:
         self._source.closed = True
-        events = self._resume()
-        self._release()
-        return events + self._take()
+        return self._resume()
 
     def _resume(self) -> list[ParserEvent]:
         next(self._reader, None)
-        return self._take()
-
-    def _take(self) -> list[ParserEvent]:
         events, self._events = self._events, []
         return events
 
     def _thought(self, text: str) -> None:
-        if self._kept is None:
-            self._events.append(ReasoningDelta(text))
-        else:
-            self._kept.append(text)
+        self._events.append(ReasoningDelta(text))
 
     def _text(self, text: str) -> None:
-        self._release()
         self._events.append(TextDelta(text))
-
-    def _release(self) -> None:
-        if self._kept:
-            self._events.append(ReasoningDelta("".join(self._kept)))
-            self._kept = []
 
 
 def _split(

@@ -10,7 +10,7 @@ from sglang.parsers.events import ParserEvent, ReasoningDelta, TextDelta
 from sglang.parsers.harmony import HarmonyParser
 from sglang.parsers.output import OutputParser
 from sglang.parsers.reasoning import FORMATS, PrependThink, ReasoningParser, detect_reasoning
-from sglang.parsers.tools.registry import make_tool_parser
+from sglang.parsers.registry import make_tool_parser
 from sglang.parsers.tools.writer import ToolSpecs
 from unit.parsers.feed import Make, by_character, feed, same_at_every_cut, same_by_character, whole
 from unit.parsers.formats import RENDERS, TOOLS
@@ -72,7 +72,9 @@ def test_only_what_may_be_a_marker_waits() -> None:
 
 
 def test_thoughts_in_one_piece() -> None:
-    make = maker("deepseek-r1", stream=False)
+    def make() -> OutputParser:
+        return OutputParser(ReasoningParser(FORMATS["deepseek-r1"]), stream_reasoning=False)
+
     parser = make()
     assert parser.push("abc") == []
     assert parser.push("def</think>") == []

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from sglang.parsers.output import TextParser
-from sglang.parsers.tools.registry import TOOL_PARSERS, detect_tool_format, make_forced_parser, make_tool_parser
+from sglang.parsers.registry import TOOL_PARSERS, detect_tool_format, make_forced_parser, make_tool_parser
 from sglang.parsers.tools.writer import ToolSpecs
 from unit.parsers.feed import Make, by_character, same_at_every_cut, same_by_character, whole
 from unit.parsers.formats import RENDERS, TOOLS, Call

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any, cast
 from fastapi import Request
 
 from sglang.api.chat.events import ChatAnswer
+from sglang.api.chat.parsing import ChatParsers, ChatPlan
 from sglang.api.chat.render import prompt_ids
 from sglang.api.chat.request import ChatPrompt, ChatRequest, merge_template_kwargs
 from sglang.api.chat.run import ChatRun
 from sglang.api.chat.tools import check_tools
 from sglang.api.streaming import unless_disconnected
 from sglang.ipc.inputs import GenerateReqInput
-from sglang.parsers.output import OutputParser
 
 if TYPE_CHECKING:
     from sglang.config.server_args import ServerArgs
@@ -28,6 +28,7 @@ class ChatCore:
     def __init__(self, tm: TokenizerManager, args: ServerArgs) -> None:
         self._tm = tm
         self._args = args
+        self.parsers = ChatParsers(tm, args)
 
     async def prompt_ids(self, chat: ChatRequest, add_generation_prompt: bool = True) -> list[int]:
         """Token ids of the rendered prompt, with the opening of the answer (also for counting tokens)."""
@@ -36,36 +37,43 @@ class ChatCore:
     async def start(self, chat: ChatRequest) -> ChatRun:
         """Check everything, then submit. Raises InvalidRequest before any work, RequestAborted when it can't start."""
         check_tools(chat)
+        variables = self._template_kwargs(chat)
         ids = chat.input_ids if chat.input_ids is not None else await self.prompt_ids(chat)
-        obj = self._input(chat, ids)
-        group = await self._tm.submit(obj)
-        return ChatRun(chat, group, [OutputParser() for _ in group.streams])
+        plan = self.parsers.plan(chat, ids, variables)
+        group = await self._tm.submit(self._input(plan, ids))
+        return ChatRun(plan, group)
+
+    def _template_kwargs(self, chat: ChatRequest) -> dict[str, Any]:
+        server = self._args.default_chat_template_kwargs
+        return merge_template_kwargs(server, chat.template_kwargs, chat.reasoning_effort)
 
     def _prompt(self, chat: ChatRequest, add_generation_prompt: bool = True) -> ChatPrompt:
         return ChatPrompt(
             messages=chat.messages,
-            template_kwargs=merge_template_kwargs(
-                self._args.default_chat_template_kwargs, chat.template_kwargs, chat.reasoning_effort
-            ),
+            template_kwargs=self._template_kwargs(chat),
             tools=chat.tools if chat.tools and chat.tool_choice.mode != "none" else None,
             continue_final_message=chat.continue_final_message,
             add_generation_prompt=add_generation_prompt,
             keep_final_role=chat.keep_final_role,
         )
 
-    def _input(self, chat: ChatRequest, ids: list[int]) -> GenerateReqInput:
+    def _input(self, plan: ChatPlan, ids: list[int]) -> GenerateReqInput:
+        chat = plan.chat
         sampling = {"max_new_tokens": None, **chat.sampling}
         if chat.model_defaults and self._args.sampling_defaults == "model":
             sampling = {**self._recommended(), **sampling}
-        if chat.constraint is not None:
-            kind, text = chat.constraint
+        if plan.constraint is not None:
+            kind, text = plan.constraint
             sampling[kind] = text
+        if plan.keep_special:
+            sampling["skip_special_tokens"] = False
         obj = GenerateReqInput(
             input_ids=ids,
             sampling_params=sampling,
             stream=chat.stream,
             background=chat.background,
             lora_path=chat.adapter,
+            require_reasoning=plan.thinks or None,
             **chat.options,
         )
         if chat.logprobs:

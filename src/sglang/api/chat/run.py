@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sglang.api.chat.events import ChatAnswer, ChatChoice, ChatUsage, Finished, ToolCall, Update
-from sglang.api.chat.request import ChatRequest
+from sglang.api.chat.parsing import ChatPlan
 from sglang.parsers.events import (
     ParserEvent,
     ReasoningDelta,
@@ -17,7 +17,6 @@ from sglang.parsers.events import (
     ToolCallEnd,
     ToolCallStart,
 )
-from sglang.parsers.output import OutputParser
 
 if TYPE_CHECKING:
     from sglang.processes.tokenizer.streams import Chunk, RequestGroup, RequestStream
@@ -29,15 +28,14 @@ class ChatRun:
     ``group.streams`` holds ids, counts and logprobs of every choice, in order.
     """
 
-    def __init__(
-        self, chat: ChatRequest, group: RequestGroup, parsers: list[OutputParser], parses_tools: bool = False
-    ) -> None:
-        self.chat = chat
+    def __init__(self, plan: ChatPlan, group: RequestGroup) -> None:
+        self.chat = plan.chat
         self.group = group
-        self.parses_tools = parses_tools
+        self.parses_tools = plan.specs is not None
         """Whether tool calls are looked for in the text."""
-        self._parsers = parsers
-        self._called = [False] * len(parsers)
+        self._parsers = [plan.parser() for _ in group.streams]
+        self._counters = [plan.counter() for _ in group.streams]
+        self._called = [False] * len(group.streams)
 
     async def updates(self) -> AsyncGenerator[Update, None]:
         """News of all choices, in the order of arrival. Leaving early aborts what still runs.
@@ -83,11 +81,14 @@ class ChatRun:
             prompt_tokens=sum(stream.prompt_tokens for stream in prompts),
             completion_tokens=sum(stream.completion_tokens for stream in streams),
             cached_tokens=sum(stream.cached_tokens for stream in prompts),
-            reasoning_tokens=0,
+            reasoning_tokens=sum(counter.count for counter in self._counters if counter is not None),
         )
 
     def _update(self, stream: RequestStream, chunk: Chunk) -> Update:
         parser = self._parsers[stream.index]
+        counter = self._counters[stream.index]
+        if counter is not None:
+            counter.add(chunk.output_ids)
         events = parser.push(chunk.text)
         if chunk.finish_reason is None:
             return Update(stream.index, self._named(stream.index, events), chunk.logprobs)

@@ -7,13 +7,30 @@ from typing import Any
 
 from sglang.config.args.declare import flag, ignored, later
 
+REASONING_PARSERS = [
+    "auto", "cohere_command4", "deepseek-r1", "deepseek-v3", "deepseek-v4", "deepseek-v41", "dots", "gemma4",
+    "gigachat35", "glm45", "gpt-oss", "granite_thinking_parser", "hunyuan", "interns1", "kimi", "kimi_k2", "kimi_k3",
+    "ling3", "mimo", "minimax", "minimax-append-think", "minimax-m3", "mistral", "nanbeige", "nemotron_3",
+    "poolside_v1", "qwen3", "qwen3-thinking", "step3", "step3p5",
+]  # fmt: skip
+TOOL_CALL_PARSERS = [
+    "auto", "cohere_command4", "deepseekv3", "deepseekv31", "deepseekv32", "deepseekv4", "deepseekv41", "gemma4",
+    "gigachat3", "gigachat35", "glm", "glm45", "glm47", "gpt-oss", "hermes", "hunyuan", "interns1", "kimi_k2", "lfm2",
+    "llama3", "mimo", "minimax-m2", "mistral", "nanbeige", "poolside_v1", "pythonic", "qwen", "qwen25", "qwen3_coder",
+    "step3", "step3p5", "trinity",
+]  # fmt: skip
+
 
 @dataclass(init=False, repr=False, eq=False)
 class ApiArgs:
     """API, parsers and grammars."""
 
-    reasoning_parser: str | None = later(None, "split thinking from the answer")
-    tool_call_parser: str | None = later(None, "read tool calls out of the answer")
+    reasoning_parser: str | None = flag(
+        None, "split thinking from the answer; auto: as the chat template shows", choices=REASONING_PARSERS
+    )
+    tool_call_parser: str | None = flag(
+        None, "read tool calls out of the answer; auto: as the chat template shows", choices=TOOL_CALL_PARSERS
+    )
     tool_server: str | None = later(None, "'demo' or comma-separated MCP URLs")
     default_chat_template_kwargs: dict[str, Any] | None = flag(
         None, "variables for the chat template (JSON); a request's own win", json=True

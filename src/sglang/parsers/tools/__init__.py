@@ -1,1 +1,1 @@
-"""Tool-call formats, one file each; ``registry`` knows their names."""
+"""Tool-call formats, one file each; ``sglang.parsers.registry`` knows their names."""

@@ -1,4 +1,4 @@
-"""deepseekv32, deepseekv4, deepseekv41: ``<｜DSML｜invoke name="N"><｜DSML｜parameter name="P" string="true">value`` ...
+"""deepseekv32, deepseekv4, deepseekv41: ``<｜DSML｜invoke name="N"><｜DSML｜parameter name="P" string="true">value``
 
 The ``string`` attribute says whether a value is text or JSON.
 """

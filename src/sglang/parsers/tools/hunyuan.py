@@ -1,4 +1,4 @@
-"""hunyuan: ``<tool_call>NAME<tool_sep><arg_key>K</arg_key><arg_value>V</arg_value>...</tool_call>`` in ``<tool_calls>``.
+"""hunyuan: ``<tool_call>NAME<tool_sep><arg_key>K</arg_key><arg_value>V</arg_value></tool_call>`` in ``<tool_calls>``.
 
 Older models write a JSON list of calls between the outer tags.
 """
