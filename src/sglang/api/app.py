@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 from fastapi import FastAPI
@@ -30,7 +31,8 @@ FAMILIES = (generate, completions, chat, health, info, loads, control, models, t
 def create_app(tm: TokenizerManager, server_args: ServerArgs) -> FastAPI:
     """The whole HTTP side over one tokenizer manager.
 
-    ``app.state`` holds what handlers read: ``tm``, ``args``, ``chat``, ``lifecycle``, ``completion_template``.
+    ``app.state`` holds what handlers read: ``tm``, ``args``, ``chat``, ``lifecycle``, ``created``,
+    ``completion_template``.
     """
     no_docs = read_env().disable_openapi_doc
     app = FastAPI(
@@ -41,6 +43,7 @@ def create_app(tm: TokenizerManager, server_args: ServerArgs) -> FastAPI:
     app.state.tm = tm
     app.state.args = server_args
     app.state.lifecycle = Lifecycle()
+    app.state.created = int(time.time())
     app.state.chat = ChatCore(tm, server_args)
     template = server_args.completion_template
     app.state.completion_template = None if template is None else load_completion_template(template)

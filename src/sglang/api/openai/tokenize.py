@@ -69,8 +69,12 @@ async def detokenize(request: Request) -> Response:
     for ids in batch:
         if bad := [token for token in ids if not 0 <= token < size]:
             raise openai_error(f"tokens: {bad[0]} is outside the vocabulary; ids go from 0 to {size - 1}")
-    texts = [tokenizer.decode(ids, skip_special_tokens=body.skip_special_tokens) for ids in batch]
+    texts = await asyncio.to_thread(_decode, tokenizer, batch, body.skip_special_tokens)
     return json_response({"text": texts[0] if single else texts})
+
+
+def _decode(tokenizer: Tokenizer, batch: list[list[int]], skip_special_tokens: bool) -> list[str]:
+    return [tokenizer.decode(ids, skip_special_tokens=skip_special_tokens) for ids in batch]
 
 
 def _tokenizer(request: Request) -> Tokenizer:
