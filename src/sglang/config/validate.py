@@ -33,6 +33,7 @@ RANGES: dict[str, tuple[float | None, float | None]] = {
     "watchdog_timeout": (0.0, None),
     "decode_log_interval": (1, None),
     "max_loras_per_batch": (1, None),
+    "constrained_json_max_whitespace_cnt": (1, None),
 }
 
 LOG_LEVELS = ("debug", "info", "warning", "error", "critical")

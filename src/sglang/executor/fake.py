@@ -51,6 +51,9 @@ def _choose(context: int, row: SampleRow, vocab_size: int) -> int:
     if row.position < row.params.min_new_tokens:
         while token in row.stop_ids:
             token = (token + 1) % vocab_size
+    if row.mask is not None:
+        allowed = np.flatnonzero(np.unpackbits(row.mask.view(np.uint8), bitorder="little")[:vocab_size])
+        token = int(allowed[key % allowed.size])
     return token
 
 

@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Protocol
 
 from sglang.grammar.backend import Backend, Compiled
-from sglang.grammar.libraries import make_backend, route
+from sglang.grammar.libraries import make_backend
 from sglang.grammar.probe import ProbeProcess
+from sglang.grammar.route import route
 from sglang.grammar.spec import GrammarError, GrammarOptions, GrammarSpec
 from sglang.grammar.vocabulary import Vocabulary, mask_words
 

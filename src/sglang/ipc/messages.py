@@ -47,6 +47,8 @@ class TokenizedGenerateReqInput(Message, kw_only=True):
     lora_id: str | None = None
     stop_special_ids: dict[int, str] = {}
     """Token ids whose text equals one of the stop strings; they stop even under ``ignore_eos``."""
+    think_end_ids: list[int] = []
+    """Tokens that end the thinking part, where there is one: a grammar holds for what follows it."""
     arrival_time: float = 0.0
     """``time.time()`` when the front process received it."""
     is_health_check: bool = False

@@ -121,14 +121,13 @@ def _check_together(fields: dict[str, Any]) -> None:
 
 
 def _refuse_unsupported(fields: dict[str, Any]) -> None:
-    kinds = [kind for kind in GRAMMAR_KINDS if fields.get(kind)]
+    kinds = [kind for kind in (*GRAMMAR_KINDS, "choice") if fields.get(kind)]
     if len(kinds) > 1:
         raise InvalidRequest(
-            f"Only one of {', '.join(GRAMMAR_KINDS)} can be set, got {' and '.join(kinds)}", field=kinds[1]
+            f"Only one of {', '.join(GRAMMAR_KINDS)} and choice can be set, got {' and '.join(kinds)}", field=kinds[1]
         )
-    for name in (*kinds, "choice", "watermark"):
-        if fields.get(name):
-            raise InvalidRequest(f"{name} is not supported yet: leave it out", field=name)
+    if fields.get("watermark"):
+        raise InvalidRequest("watermark is not supported yet: leave it out", field="watermark")
     if fields.get("beam_width", 1) > 1:
         raise InvalidRequest(
             f"beam search is not supported yet: leave beam_width out or set it to 1, got {fields['beam_width']}",

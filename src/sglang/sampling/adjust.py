@@ -22,13 +22,16 @@ REPAIRED = np.float32(-1e5)
 
 
 def adjust(logits: Logits, row: SampleRow) -> None:
-    """Apply additive penalties and the min_new_tokens mask, then the repetition penalty, then logit_bias."""
+    """Apply additive penalties and the min_new_tokens mask, then the repetition penalty, then logit_bias.
+
+    A grammar's mask comes before; as it makes tokens impossible for good, the order does not matter.
+    """
     params = row.params
     seen = counts = None
     if params.has_penalties and row.output_ids:
         seen, counts = np.unique(np.asarray(row.output_ids, dtype=np.int64), return_counts=True)
         penalize_additively(logits, seen, counts, params.frequency_penalty, params.presence_penalty)
-    if row.position < params.min_new_tokens:
+    if row.position < params.min_new_tokens and row.mask is None:
         forbid(logits, row.stop_ids)
     if seen is not None and params.repetition_penalty != 1.0:
         penalize_repetition(logits, seen, params.repetition_penalty)

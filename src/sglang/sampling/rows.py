@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+import numpy.typing as npt
+
 from sglang.ipc.sampling_params import SamplingParams
 
 
@@ -24,6 +27,9 @@ class SampleRow:
     return_logprob: bool = False
     top_logprobs_num: int = 0
     token_ids_logprob: list[int] | None = None
+    mask: npt.NDArray[np.int32] | None = None
+    """[vocab/32] bits of the tokens that a grammar allows, bit b of word w for token 32·w + b; None: all. It already
+    leaves out ``stop_ids`` where ``min_new_tokens`` does, unless nothing else may follow."""
 
 
 @dataclass(slots=True)

@@ -1,7 +1,7 @@
 """From logits to tokens.
 
-Order of work on a row: additive penalties and min_new_tokens mask, repetition penalty, logit_bias, repair of broken
-values; then argmax for greedy rows, else temperature, softmax, top_k, top_p, min_p and the draw.
+Order of work on a row: grammar mask, additive penalties and min_new_tokens mask, repetition penalty, logit_bias,
+repair of broken values; then argmax for greedy rows, else temperature, softmax, top_k, top_p, min_p and the draw.
 
 Every row is computed by itself, so its token and logprobs cannot depend on what else is in the batch; and its random
 number is a function of (seed, position), so they cannot depend on when or where it ran.
@@ -15,6 +15,7 @@ import numpy.typing as npt
 from sglang.sampling.adjust import adjust, repair
 from sglang.sampling.draw import draw
 from sglang.sampling.logprobs import describe
+from sglang.sampling.mask import apply_masks
 from sglang.sampling.rows import SampleRow, TokenLogprobs
 from sglang.sampling.uniform import uniform
 
@@ -40,7 +41,8 @@ class Sampler:
         if not rows:
             return [], None, None
         with np.errstate(all="ignore"):
-            if all(is_plain(row) for row in rows):
+            apply_masks(logits, rows)
+            if all(_takes_maximum(row) for row in rows):
                 tokens = logits.argmax(axis=-1)
                 # argmax stops at the first NaN, so the chosen values show whether any row is broken.
                 if np.isfinite(logits[np.arange(len(rows)), tokens]).all():
@@ -77,11 +79,16 @@ class Sampler:
 
 def is_plain(row: SampleRow) -> bool:
     """Whether the token is simply the argmax of the model's own logits."""
+    return row.mask is None and _takes_maximum(row)
+
+
+def _takes_maximum(row: SampleRow) -> bool:
+    """Whether the token is the argmax of the (masked) logits."""
     params = row.params
     return (
         params.is_greedy
         and not row.return_logprob
         and not params.logit_bias
         and not params.has_penalties
-        and row.position >= params.min_new_tokens
+        and (row.position >= params.min_new_tokens or row.mask is not None)
     )

@@ -203,9 +203,8 @@ def test_params_that_are_no_map(raw: Any) -> None:
         ("custom_params", {"a": [[1]]}, ("flat", "sequence")),
         ("custom_params", {"a": {"b": {}}}, ("flat", "map")),
         ("custom_params", {"a": math.nan}, ("finite",)),
-        ("regex", "a", ("not supported",)),
-        ("ebnf", "root ::= 'a'", ("not supported",)),
-        ("choice", ["a"], ("not supported",)),
+        ("regex", ["a"], ("invalid type", "string")),
+        ("choice", "a", ("invalid type", "sequence")),
         ("watermark", {"enabled": True}, ("not supported",)),
     ],
 )
@@ -218,8 +217,11 @@ def test_bad_values_name_field_range_and_value(field: str, value: Any, words: tu
 
 
 def test_two_grammars_are_refused_before_one_is() -> None:
+    kinds = "json_schema, regex, ebnf, structural_tag and choice"
     text = str(refusal({"regex": "a", "json_schema": "{}"}))
-    assert text == "Only one of json_schema, regex, ebnf, structural_tag can be set, got json_schema and regex"
+    assert text == f"Only one of {kinds} can be set, got json_schema and regex"
+    text = str(refusal({"regex": "a", "choice": ["b"]}))
+    assert text == f"Only one of {kinds} can be set, got regex and choice"
 
 
 def test_without_a_vocabulary_ids_are_taken_as_they_are() -> None:

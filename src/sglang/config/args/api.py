@@ -63,13 +63,15 @@ class ApiArgs:
     watermark_key: str | None = ignored(None, "its key", secret=True)
     enable_mis: bool = later(False, "score several items in one prompt")
 
-    grammar_backend: str = later(
-        "xgrammar", "grammar library", choices=["xgrammar", "outlines", "llguidance", "none"], harmless=["none"]
+    grammar_backend: str = flag(
+        "xgrammar",
+        "library for grammars and JSON schemas; none: refuse them",
+        choices=["xgrammar", "llguidance", "none"],
     )
     disable_outlines_disk_cache: bool = ignored(False, "outlines without its disk cache")
-    constrained_json_whitespace_pattern: str | None = ignored(None, "white space allowed in JSON")
-    constrained_json_disable_any_whitespace: bool = ignored(False, "compact JSON only")
-    constrained_json_max_whitespace_cnt: int | None = ignored(None, "white space allowed in a row")
+    constrained_json_whitespace_pattern: str | None = flag(None, "regex of the white space in JSON (llguidance)")
+    constrained_json_disable_any_whitespace: bool = flag(False, "compact JSON only")
+    constrained_json_max_whitespace_cnt: int | None = flag(None, "white space in a row in JSON; default 16")
 
     return_hidden_states_mode: str | None = later(None, "hidden states of answers", choices=["last", "full"])
     enable_return_hidden_states: bool = later(False, "same as --return-hidden-states-mode full")

@@ -13,11 +13,14 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from sglang.executor.batch import ForwardBatch, StepResult
+from sglang.grammar.compiler import GrammarSource
+from sglang.grammar.spec import GrammarError
 from sglang.ipc.errors import InvalidRequest
 from sglang.ipc.messages import HealthCheckOutput, Message, TokenizedGenerateReqInput
 from sglang.processes.scheduler.admit import Admission, mix, prefill_batch
 from sglang.processes.scheduler.config import SchedulerConfig
 from sglang.processes.scheduler.decoding import NewTokenRatio, RunningSet, retraction_order
+from sglang.processes.scheduler.grammar import POLL_SECONDS, GrammarQueue, refusal
 from sglang.processes.scheduler.memory import KVMemory
 from sglang.processes.scheduler.outputs import Outbox
 from sglang.processes.scheduler.request import FinishReason, Request, TextWatchFactory, abort_reason
@@ -40,10 +43,12 @@ class SchedulerCore:
         text_watch_factory: TextWatchFactory | None = None,
         clock: Callable[[], float] = time.monotonic,
         rng: random.Random | None = None,
+        grammars: GrammarSource | None = None,
     ) -> None:
         self.config = config
         self.memory = KVMemory(config)
         self.waiting = WaitingQueue(config, self.memory, rng or random.Random(0))
+        self.compiling = GrammarQueue(config, grammars)
         self.running = RunningSet(config)
         self.ratio = NewTokenRatio(config)
         self.stats = SchedulerStats(config, clock())
@@ -67,7 +72,7 @@ class SchedulerCore:
     def next_deadline(self) -> float | None:
         """When the next request times out (time of the injected clock), should nothing happen before."""
         config = self.config
-        due = []
+        due = [self._clock() + POLL_SECONDS] if len(self.compiling) else []
         for request in self._live.values() if config.has_timeouts else ():
             if request.started_at is None:
                 if config.waiting_timeout is not None:
@@ -119,14 +124,20 @@ class SchedulerCore:
             return
         request.enqueued_at = self._clock()
         request.processed_before = self.stats.processed_tokens
+        try:
+            held = self.compiling.hold(request)
+        except GrammarError as error:
+            self.outbox.drop(spec.rid, refusal(error))
+            return
         self._live[request.rid] = request
-        self.waiting.add(request)
+        if not held:
+            self.waiting.add(request)
 
     def abort(self, rid: str = "", abort_all: bool = False) -> None:
         """End one request or all. Waiting ones end now, the others when the next batch is chosen or settled."""
         targets = list(self._live.values()) if abort_all else [self._live[rid]] if rid in self._live else []
         for request in targets:
-            if self.waiting.get(request.rid) is request:
+            if self._is_queued(request):
                 self._end_waiting(request, _IN_QUEUE)
             else:
                 self._doom(request, abort_reason("Aborted"))
@@ -137,6 +148,7 @@ class SchedulerCore:
         """Choose the next step: a prefill pass if anybody can be admitted, else a decode step, else None."""
         assert self._flight is None, "the last batch is not settled"
         self._expire()
+        self._take_compiled()
         self._reap()
         if self.paused:
             return None
@@ -225,7 +237,7 @@ class SchedulerCore:
             **self.stats.snapshot(),
             "queues": {
                 "waiting": len(waiting),
-                "grammar": 0,
+                "grammar": len(self.compiling),
                 "paused": len(self._live) if self.paused else 0,
                 "retracted": retracted,
                 "prealloc_ready": 0,
@@ -237,8 +249,9 @@ class SchedulerCore:
         self.running.sync(self.memory)
         holders = self.holders
         self.memory.check(holders)
-        assert {r.rid for r in holders} | {r.rid for r in self.waiting} == set(self._live), "a request is lost"
-        assert len(holders) + len(self.waiting) == len(self._live), "a request is in two places"
+        queued = [*self.waiting, *self.compiling]
+        assert {r.rid for r in holders} | {r.rid for r in queued} == set(self._live), "a request is lost"
+        assert len(holders) + len(queued) == len(self._live), "a request is in two places"
 
     # -------------------------------------------------------------- steps
 
@@ -288,7 +301,7 @@ class SchedulerCore:
         self._park_chunked()
         order = retraction_order(self.running.requests, self.config.retraction_policy)
         for victim in order:
-            if self.memory.pages_needed(self.running.lens) * self.config.page_size <= self.memory.available:
+            if self.running.pages_needed(self.memory) * self.config.page_size <= self.memory.available:
                 break
             if len(self.running) == 1:
                 self.running.drop({victim}, self.memory)
@@ -340,7 +353,7 @@ class SchedulerCore:
     def _queue_is_full(self, request: Request) -> bool:
         """Make place for a newcomer that is worth more than the worst waiting request, else refuse it."""
         limit = self.config.max_queued_requests
-        if limit is None or len(self.waiting) < limit:
+        if limit is None or len(self.waiting) + len(self.compiling) < limit:
             return False
         reason = abort_reason(f"The request queue is full ({limit} requests wait)", 503, "ServiceUnavailableError")
         if len(self.waiting) and request.priority > self.waiting.worst().priority:
@@ -363,10 +376,24 @@ class SchedulerCore:
 
     def _time_out(self, request: Request, text: str) -> None:
         reason = abort_reason(text, 503, "ServiceUnavailableError")
-        if self.waiting.get(request.rid) is request:
+        if self._is_queued(request):
             self._end_waiting(request, reason)
         else:
             self._doom(request, reason)
+
+    def _is_queued(self, request: Request) -> bool:
+        """Whether it holds no memory."""
+        return request in self.compiling or self.waiting.get(request.rid) is request
+
+    def _take_compiled(self) -> None:
+        """Requests whose grammar is ready get in line; those whose grammar is refused end."""
+        for request, reason in self.compiling.ready() if len(self.compiling) else ():
+            if reason is None:
+                self.waiting.add(request)
+            else:
+                request.finished = reason
+                self.outbox.drop(request.rid, reason)
+                self._forget(request)
 
     def _doom(self, request: Request, reason: FinishReason) -> None:
         if request.abort is None:
@@ -387,7 +414,10 @@ class SchedulerCore:
             self._settlement.end(request)
 
     def _end_waiting(self, request: Request, reason: FinishReason) -> None:
-        self.waiting.remove(request)
+        if request in self.compiling:
+            self.compiling.remove(request)
+        else:
+            self.waiting.remove(request)
         request.finished = reason
         if request.opened or request.output_ids:
             self.outbox.report(request)  # it ran before: whoever follows its text must hear of the end

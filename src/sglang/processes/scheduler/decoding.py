@@ -20,7 +20,11 @@ class RunningSet:
         self._rows = np.zeros(size, np.int64)
         self._lens = np.zeros(size, np.int64)  # computed positions = position of the next query token
         self._last = np.zeros(size, np.int64)  # newest token: sampled, not yet computed
-        self._ones = np.ones(size, np.int64)
+        self._counts = np.ones(
+            size, np.int64
+        )  # tokens to compute: the newest, and those before it that a grammar forced
+        self._long = False
+        """Whether a request may have more than one token to compute."""
 
     def __len__(self) -> int:
         return len(self.requests)
@@ -38,21 +42,34 @@ class RunningSet:
         index = len(self.requests)
         self._rows[index] = request.row
         self._lens[index] = request.kv_len
-        self._last[index] = request.output_ids[-1]
         self.requests.append(request)
         self.samples.append(request.sample)
+        self._counts[index] = 1
+        self.renew(index)
 
     def advance(self, tokens: list[int]) -> None:
         """Every request got one more token."""
         size = len(self.requests)
-        self._lens[:size] += 1
+        self._lens[:size] += self._counts[:size]
         self._last[:size] = tokens
+        if self._long:
+            self._counts[:size] = 1
+            self._long = False
+
+    def renew(self, index: int) -> None:
+        """Look again at the newest tokens of a request, as it may have got more than one."""
+        request = self.requests[index]
+        self._last[index] = request.output_ids[-1]
+        if request.grammar is not None:
+            count = request.total_len - int(self._lens[index])
+            self._counts[index] = count
+            self._long = self._long or count > 1
 
     def drop(self, gone: set[Request], memory: KVMemory) -> None:
         """Remove requests, keep the order of the others."""
         self.sync(memory)
         keep = [i for i, request in enumerate(self.requests) if request not in gone]
-        for array in (self._rows, self._lens, self._last):
+        for array in (self._rows, self._lens, self._last, self._counts):
             array[: len(keep)] = array[keep]
         self.requests = [self.requests[i] for i in keep]
         self.samples = [request.sample for request in self.requests]
@@ -64,21 +81,49 @@ class RunningSet:
 
     def batch(self, memory: KVMemory) -> ForwardBatch | None:
         """The next decode step, memory included; None when memory is too short."""
+        if self._long:
+            return self._long_batch(memory)
         size = len(self.requests)
         rows, lens = self._rows[:size], self._lens[:size]
         out_slots = memory.extend_by_one(rows, lens)
         if out_slots is None:
             return None
+        return self._batch(memory, self._last[:size].copy(), lens.copy(), out_slots)
+
+    def pages_needed(self, memory: KVMemory) -> int:
+        """Pages that :meth:`batch` will take."""
+        if not self._long:
+            return memory.pages_needed(self.lens)
+        return memory.pages_between(self.lens, self.lens + self._counts[: len(self)])
+
+    def _long_batch(self, memory: KVMemory) -> ForwardBatch | None:
+        """A step in which some requests have several tokens to compute."""
+        size = len(self.requests)
+        rows, lens, ends = self._rows[:size], self._lens[:size], self._lens[:size] + self._counts[:size]
+        out_slots = memory.extend_many(rows, lens, ends)
+        if out_slots is None:
+            return None
+        tokens = [
+            token
+            for request, count in zip(self.requests, self._counts.tolist(), strict=False)
+            for token in request.output_ids[-count:]
+        ]
+        positions = [np.arange(start, end) for start, end in zip(lens.tolist(), ends.tolist(), strict=True)]
+        return self._batch(memory, np.array(tokens, np.int64), np.concatenate(positions), out_slots)
+
+    def _batch(self, memory: KVMemory, tokens: IntArray, positions: IntArray, out_slots: IntArray) -> ForwardBatch:
+        size = len(self.requests)
+        counts = self._counts[:size]
         for index, sample in enumerate(self.samples):
             sample.row = index
             sample.position = len(sample.output_ids)
         return ForwardBatch(
-            input_ids=self._last[:size].copy(),
-            positions=lens.copy(),
+            input_ids=tokens,
+            positions=positions,
             out_slots=out_slots,
-            query_lens=self._ones[:size],
-            seq_lens=lens + 1,
-            table_rows=rows.copy(),
+            query_lens=counts.copy(),
+            seq_lens=self._lens[:size] + counts,
+            table_rows=self._rows[:size].copy(),
             slot_table=memory.table,
             sample=self.samples,
         )

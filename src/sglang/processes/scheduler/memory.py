@@ -113,6 +113,28 @@ class KVMemory:
             self.table[rows[full, None], columns] = fresh.reshape(len(full), page)
         return self.table[rows, lens].astype(np.int64)
 
+    def extend_many(self, rows: IntArray, lens: IntArray, ends: IntArray) -> IntArray | None:
+        """Slots for the positions ``lens … ends-1`` of every row, one row after the other. None, and nothing taken,
+        when memory is too short."""
+        page = self.page_size
+        fresh = self._take(self.pages_between(lens, ends))
+        if fresh is None:
+            return None
+        used = 0
+        found = []
+        for row, start, end in zip(rows.tolist(), lens.tolist(), ends.tolist(), strict=True):
+            first = self.pages_for(start) * page
+            last = self.pages_for(end) * page
+            self.table[row, first:last] = fresh[used : used + last - first]
+            used += last - first
+            found.append(self.table[row, start:end])
+        return np.concatenate(found, dtype=np.int64)
+
+    def pages_between(self, lens: IntArray, ends: IntArray) -> int:
+        """Pages that rows of ``lens`` positions need to grow to ``ends``."""
+        page = self.page_size
+        return int((-(-ends // page) + lens // -page).sum())
+
     def settle_length(self, request: Request, length: int) -> None:
         """Write down how far :meth:`extend_by_one` has brought a request."""
         request.kv_len = length

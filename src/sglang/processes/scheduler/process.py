@@ -9,10 +9,13 @@ from typing import Any
 
 from sglang.config import model_files
 from sglang.config.env import read_env
+from sglang.config.model_config import ModelConfig
 from sglang.config.ports import PortArgs
 from sglang.config.server_args import ServerArgs
 from sglang.executor.batch import Executor
 from sglang.executor.create import create_executor
+from sglang.grammar.compiler import GrammarCompiler, make_compiler
+from sglang.grammar.spec import GrammarOptions
 from sglang.ipc.messages import ProcessReady
 from sglang.ipc.sockets import PullSocket, PushSocket
 from sglang.ipc.startup import ReadySender
@@ -41,9 +44,27 @@ def run_scheduler_process(server_args: ServerArgs, port_args: PortArgs, ready: R
     config = scheduler_config(server_args, read_env(), model_config, executor.num_slots)
     info = _info(config, executor, time.perf_counter() - begin)
     state = StateReport(server_args, config, executor, info)
-    core = SchedulerCore(config, watches)
+    core = SchedulerCore(config, watches, grammars=_grammars(server_args, model_config))
     ready.send(ProcessReady(role="scheduler", pid=os.getpid(), info=info))
     SchedulerLoop(core, executor, inbox, to_detokenizer, to_tokenizer, state).run()
+
+
+def _grammars(server_args: ServerArgs, model_config: ModelConfig) -> GrammarCompiler | None:
+    """What compiles grammars; nothing is loaded before there is one."""
+    if server_args.grammar_backend == "none" or server_args.skip_tokenizer_init:
+        return None
+    options = GrammarOptions(
+        any_whitespace=not server_args.constrained_json_disable_any_whitespace,
+        max_whitespace=server_args.constrained_json_max_whitespace_cnt or GrammarOptions().max_whitespace,
+        whitespace_pattern=server_args.constrained_json_whitespace_pattern,
+    )
+    return make_compiler(
+        server_args.grammar_backend,
+        options,
+        model_files.tokenizer_path(server_args),
+        model_config.vocab_size,
+        list(model_config.eos_token_ids),
+    )
 
 
 class StateReport:

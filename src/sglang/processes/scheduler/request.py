@@ -11,6 +11,7 @@ import numpy as np
 
 from sglang.cache.prefix import Namespace, Node, TokenArray
 from sglang.executor.batch import SampleRow, TokenLogprobs
+from sglang.grammar.state import GrammarState
 from sglang.ipc.messages import DecodeSpec, LogprobDelta, TokenizedGenerateReqInput
 from sglang.processes.scheduler.config import SchedulerConfig
 
@@ -43,6 +44,7 @@ class Request:
         "deferrals",
         "enqueued_at",
         "finished",
+        "grammar",
         "kv_len",
         "logprobs",
         "max_new_tokens",
@@ -109,6 +111,7 @@ class Request:
         self.special_stops = spec.stop_special_ids
         self.stop_set = frozenset(self.special_stops) | (frozenset() if self.params.ignore_eos else stop_ids)
         self.watch: TextWatch | None = None
+        self.grammar: GrammarState | None = None
         self.logprobs: LogprobDelta | None = LogprobDelta() if spec.return_logprob else None
         start = spec.logprob_start_len if spec.return_logprob and spec.logprob_start_len >= 0 else len(self.prompt)
         self.next_scored = min(start + 1, len(self.prompt))  # the entry at ``start`` itself has no value

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from sglang.executor.batch import StepResult, TokenLogprobs
 from sglang.processes.scheduler.admit import Piece, scored_targets
 from sglang.processes.scheduler.decoding import RunningSet
+from sglang.processes.scheduler.grammar import follow
 from sglang.processes.scheduler.memory import KVMemory
 from sglang.processes.scheduler.outputs import Outbox
 from sglang.processes.scheduler.request import Request, abort_reason
@@ -110,12 +111,19 @@ class Settlement:
         for index, request in enumerate(requests):
             token = tokens[index]
             output_ids = request.output_ids
-            if special or request.watch is not None or request.abort is not None or token in request.stop_set:
+            if (
+                special
+                or request.watch is not None
+                or request.grammar is not None
+                or request.abort is not None
+                or token in request.stop_set
+            ):
                 failure = failed.get(first_row + index)
                 if failure is not None:
                     request.finished = _failure(failure)
                 else:
                     self._append(request, result, first + index)
+                    running.renew(index)
             else:
                 output_ids.append(token)
                 if len(output_ids) >= request.max_new_tokens:
@@ -139,12 +147,25 @@ class Settlement:
             request.add_output_logprob(token, entry)
         if request.max_new_tokens == 0:
             return
-        request.output_ids.append(token)
         try:
-            request.check_finished(token, invalid)
+            self._take(request, token, invalid)
         except Exception as error:
-            logger.exception("request %s failed while its text was checked for stop strings", request.rid)
+            logger.exception("request %s failed while its new token was looked at", request.rid)
             request.finished = _failure(f"{type(error).__name__}: {error}")
+
+    def _take(self, request: Request, token: int, invalid: bool) -> None:
+        """Add a token, and those that a grammar leaves no choice about: they need no step of their own. With logprobs
+        each gets its step, because their entries come from it."""
+        next_token: int | None = token
+        while next_token is not None:
+            request.output_ids.append(next_token)
+            request.check_finished(next_token, invalid)
+            grammar = request.grammar
+            if grammar is None or request.finished is not None:
+                return
+            follow(request)
+            may_jump = request.finished is None and request.logprobs is None
+            next_token = grammar.forced if may_jump else None
 
 
 def _failure(message: str) -> dict[str, object]:

@@ -69,6 +69,7 @@ class RequestBuilder:
                             extra_key=spec.extra_key,
                             cache_salt=spec.cache_salt,
                             stop_special_ids=special,
+                            think_end_ids=list(self._rules.think_end_ids) if obj.require_reasoning else [],
                             arrival_time=now,
                         )
                     )

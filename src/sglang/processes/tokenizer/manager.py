@@ -316,4 +316,5 @@ def _rules(args: ServerArgs, config: ModelConfig, tokenizer: Tokenizer | None, e
         enable_custom_logit_processor=args.enable_custom_logit_processor,
         preferred_sampling_params=args.preferred_sampling_params or {},
         max_new_tokens_limit=env.max_new_tokens_limit,
+        grammar_backend=args.grammar_backend,
     )

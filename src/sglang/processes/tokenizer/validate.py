@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from sglang.grammar.check import check_grammar
 from sglang.ipc.errors import InvalidRequest
 from sglang.ipc.inputs import GenerateReqInput
 from sglang.ipc.sampling_params import SamplingParams, parse_sampling_params
@@ -40,6 +41,9 @@ class Rules:
     preferred_sampling_params: dict[str, Any] = field(default_factory=dict)
     """Defaults merged under each request's own ``sampling_params``."""
     max_new_tokens_limit: int | None = None
+    grammar_backend: str = "xgrammar"
+    think_end_ids: tuple[int, ...] = ()
+    """Tokens that end the thinking part of a model that has one."""
 
 
 @dataclass(slots=True)
@@ -294,6 +298,7 @@ def _one_sampling_params(name: str, value: object, rules: Rules) -> tuple[Sampli
     features.check_stop_regexes(params.stop_regex)
     if not rules.has_tokenizer:
         _refuse_text_stops(params)
+    check_grammar(params, rules.grammar_backend, rules.has_tokenizer)
     limit = rules.max_new_tokens_limit
     if limit is not None and (params.max_new_tokens is None or params.max_new_tokens > limit):
         params.max_new_tokens = limit
