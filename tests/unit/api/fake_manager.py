@@ -23,9 +23,12 @@ LENGTH = "length"
 class FakeTokenizer:
     """Ids 0…255 are bytes; 256 is ``<s>``, 257 is ``</s>``. Text ↔ UTF-8 bytes."""
 
-    specials = {256: "<s>", 257: "</s>"}
+    special_ids = frozenset({256, 257})
     vocab_size = VOCAB
     bos_token_id = 256
+
+    def __init__(self) -> None:
+        self.specials = {256: "<s>", 257: "</s>"}
 
     def encode(self, text: str, add_special_tokens: bool = True) -> list[int]:
         head = [256] if add_special_tokens else []

@@ -155,3 +155,13 @@ class ChatParsers:
             return True
         pieces = tokenizer.encode(self.form.start + self.form.end, add_special_tokens=False)
         return not tokenizer.special_ids.isdisjoint(pieces)
+
+
+def whole_parser(reasoning: str | None) -> OutputParser:
+    """A parser that only splits thoughts off, by the name of their format."""
+    if reasoning is None:
+        return OutputParser()
+    form = FORMATS[reasoning]
+    if form.kind == "harmony":
+        return OutputParser(HarmonyParser())
+    return OutputParser(PrependThink(form) if form.kind == "prepend" else ReasoningParser(form))
