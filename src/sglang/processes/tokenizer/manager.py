@@ -22,6 +22,8 @@ from sglang.ipc.errors import InvalidRequest, RequestAborted
 from sglang.ipc.inputs import GenerateReqInput
 from sglang.ipc.sampling_params import SamplingParams
 from sglang.ipc.sockets import AsyncPullSocket, PushSocket
+from sglang.parsers.choose import choose_reasoning
+from sglang.parsers.reasoning import FORMATS as REASONING_FORMATS
 from sglang.processes.tokenizer import info
 from sglang.processes.tokenizer.build import BuiltRequest, RequestBuilder
 from sglang.processes.tokenizer.control import ControlDesk
@@ -63,7 +65,7 @@ class TokenizerManager:
         self.env = env or read_env()
         self.status: Status = "up"
         self.failure: str | None = None
-        self.rules = _rules(server_args, model_config, tokenizer, self.env)
+        self.rules = _rules(server_args, model_config, tokenizer, chat_template, self.env)
         self._builder = RequestBuilder(
             self.rules, tokenizer, server_args.weight_version, random.Random(server_args.random_seed)
         )
@@ -306,7 +308,11 @@ class TokenizerManager:
             self._registry.deliver(live, Chunk(texts[i], batch.output_ids[i], delta, batch.finished_reasons[i]))
 
 
-def _rules(args: ServerArgs, config: ModelConfig, tokenizer: Tokenizer | None, env: Env) -> Rules:
+def _rules(
+    args: ServerArgs, config: ModelConfig, tokenizer: Tokenizer | None, template: ChatTemplate | None, env: Env
+) -> Rules:
+    thinking = choose_reasoning(args.reasoning_parser, None if template is None else template.source)
+    marker = "" if thinking is None else REASONING_FORMATS[thinking].before_answer
     return Rules(
         vocab_size=config.vocab_size,
         context_length=config.context_length,
@@ -317,4 +323,5 @@ def _rules(args: ServerArgs, config: ModelConfig, tokenizer: Tokenizer | None, e
         preferred_sampling_params=args.preferred_sampling_params or {},
         max_new_tokens_limit=env.max_new_tokens_limit,
         grammar_backend=args.grammar_backend,
+        think_end_ids=tuple(tokenizer.encode(marker, add_special_tokens=False)) if tokenizer and marker else (),
     )
