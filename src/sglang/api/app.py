@@ -8,12 +8,16 @@ from typing import TYPE_CHECKING
 from fastapi import FastAPI
 from starlette.middleware.cors import CORSMiddleware
 
-from sglang.api.auth import AuthMiddleware, access_table
+from sglang.api.anthropic import routes as anthropic
+from sglang.api.anthropic.errors import PATH as ANTHROPIC_PATH
+from sglang.api.anthropic.errors import error_shape as anthropic_shape
+from sglang.api.auth import AuthMiddleware, access_table, x_api_key_paths
 from sglang.api.chat.core import ChatCore
+from sglang.api.error_shapes import ErrorShapeMiddleware
 from sglang.api.errors import add_error_handlers
 from sglang.api.lifecycle import Lifecycle
 from sglang.api.middleware import MAX_BODY_BYTES, BodyLimitMiddleware, LifecycleMiddleware
-from sglang.api.native import control, generate, health, info, loads
+from sglang.api.native import control, generate, health, info, loads, parse
 from sglang.api.openai import chat, completions, models, tokenize
 from sglang.api.openai.completion_template import load_completion_template
 from sglang.api.openapi import build_document
@@ -24,7 +28,7 @@ if TYPE_CHECKING:
     from sglang.config.server_args import ServerArgs
     from sglang.processes.tokenizer.manager import TokenizerManager
 
-FAMILIES = (generate, completions, chat, health, info, loads, control, models, tokenize)
+FAMILIES = (generate, completions, chat, anthropic, health, info, loads, control, models, tokenize, parse)
 """Modules with a ``router``; the busiest first, since routes are tried in order."""
 
 
@@ -64,8 +68,10 @@ def _add_layers(app: FastAPI, server_args: ServerArgs) -> None:
         table=access_table(routes),
         api_key=server_args.api_key,
         admin_api_key=server_args.admin_api_key,
+        x_api_key_paths=x_api_key_paths(routes),
     )
     # Any page may read answers, but never with the user's cookies or certificates: keys travel in a header that the
     # page must know. Control routes are closed to foreign pages by AuthMiddleware.
     app.add_middleware(CORSMiddleware, allow_origins=["*"], allow_methods=["*"], allow_headers=["*"])
     app.add_middleware(LifecycleMiddleware, lifecycle=app.state.lifecycle)
+    app.add_middleware(ErrorShapeMiddleware, shapes=((ANTHROPIC_PATH, anthropic_shape),))

@@ -6,6 +6,8 @@
     open            open      open           open             open
 
 A route declares its class beside its path (``@admin_optional``, ``@open_to_all``); unknown paths are normal.
+Keys come as ``Authorization: Bearer <key>``; routes marked ``@accepts_x_api_key``, and paths below them, take the
+header ``x-api-key`` too.
 Without keys, control routes refuse calls that a browser makes on behalf of a foreign page.
 """
 
@@ -48,6 +50,19 @@ def open_to_all(endpoint: Endpoint) -> Endpoint:
     return endpoint
 
 
+def accepts_x_api_key(endpoint: Endpoint) -> Endpoint:
+    """Route whose clients send the key as ``x-api-key``."""
+    endpoint.__dict__["x_api_key"] = True
+    return endpoint
+
+
+def x_api_key_paths(routes: Iterable[BaseRoute]) -> frozenset[str]:
+    """Paths of the routes marked so."""
+    return frozenset(
+        route.path for route in routes if isinstance(route, Route) and getattr(route.endpoint, "x_api_key", False)
+    )
+
+
 def access_table(routes: Iterable[BaseRoute]) -> dict[str, Access]:
     """Exact path → class, for every route that isn't normal."""
     table = {METRICS_PATH: Access.OPEN}
@@ -60,13 +75,20 @@ def access_table(routes: Iterable[BaseRoute]) -> dict[str, Access]:
 
 
 class AuthMiddleware:
-    """Checks ``Authorization: Bearer <key>`` before anything else looks at the request."""
+    """Checks the key before anything else looks at the request."""
 
     def __init__(
-        self, app: ASGIApp, *, table: dict[str, Access], api_key: str | None, admin_api_key: str | None
+        self,
+        app: ASGIApp,
+        *,
+        table: dict[str, Access],
+        api_key: str | None,
+        admin_api_key: str | None,
+        x_api_key_paths: frozenset[str] = frozenset(),
     ) -> None:
         self.app = app
         self._table = table
+        self._x_api_key_paths = x_api_key_paths
         self._api_key = api_key.encode() if api_key else None
         self._admin_key = admin_api_key.encode() if admin_api_key else None
 
@@ -74,9 +96,10 @@ class AuthMiddleware:
         if scope["type"] not in ("http", "websocket") or scope.get("method") == "OPTIONS":
             await self.app(scope, receive, send)
             return
-        access = self._table.get(get_route_path(scope), Access.NORMAL)
+        path = get_route_path(scope)
+        access = self._table.get(path, Access.NORMAL)
         headers = Headers(scope=scope)
-        if not self._may_pass(access, headers):
+        if not self._may_pass(access, headers, self._reads_x_api_key(path)):
             await self._refuse(401, "Unauthorized", scope, receive, send)
         elif access is Access.ADMIN_OPTIONAL and self._key(access) is None and is_foreign_page(headers):
             await self._refuse(403, "Forbidden", scope, receive, send)
@@ -91,12 +114,17 @@ class AuthMiddleware:
             return self._admin_key
         return self._api_key
 
-    def _may_pass(self, access: Access, headers: Headers) -> bool:
+    def _reads_x_api_key(self, path: str) -> bool:
+        return any(path == known or path.startswith(f"{known}/") for known in self._x_api_key_paths)
+
+    def _may_pass(self, access: Access, headers: Headers, x_api_key: bool) -> bool:
         key = self._key(access)
         if key is None:
             return True
         scheme, _, given = headers.get("authorization", "").partition(" ")
-        return scheme.lower() == "bearer" and hmac.compare_digest(given.strip().encode("latin-1"), key)
+        if scheme.lower() == "bearer" and hmac.compare_digest(given.strip().encode("latin-1"), key):
+            return True
+        return x_api_key and hmac.compare_digest(headers.get("x-api-key", "").encode("latin-1"), key)
 
     async def _refuse(self, status: int, text: str, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "websocket":

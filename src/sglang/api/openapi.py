@@ -9,6 +9,9 @@ from fastapi.openapi.utils import get_openapi
 from pydantic.json_schema import models_json_schema
 
 from sglang.api.answers import ERROR_SCHEMAS
+from sglang.api.anthropic import protocol as anthropic
+from sglang.api.anthropic.answers import ERROR_SCHEMA as ANTHROPIC_ERROR
+from sglang.api.native import parse
 from sglang.api.native import protocol as native
 from sglang.api.openai.protocol import chat, completion, tokenize
 
@@ -22,7 +25,13 @@ BODIES = (
     chat.ChatCompletionRequest,
     tokenize.TokenizeRequest,
     tokenize.DetokenizeRequest,
+    parse.ParseFunctionCallRequest,
+    parse.SeparateReasoningRequest,
+    anthropic.MessagesRequest,
+    anthropic.CountTokensRequest,
 )
+
+_ERRORS = {**ERROR_SCHEMAS, "AnthropicError": ANTHROPIC_ERROR}
 
 
 def build_document(app: FastAPI) -> dict[str, Any]:
@@ -33,7 +42,7 @@ def build_document(app: FastAPI) -> dict[str, Any]:
             [(model, "validation") for model in BODIES], ref_template="#/components/schemas/{model}"
         )
         components = document.setdefault("components", {})
-        components.setdefault("schemas", {}).update(definitions["$defs"] | ERROR_SCHEMAS)
+        components.setdefault("schemas", {}).update(definitions["$defs"] | _ERRORS)
         for path in document["paths"].values():
             for operation in path.values():
                 operation.get("responses", {}).pop("422", None)  # refused input is 400 here
