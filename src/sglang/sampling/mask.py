@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-
 import numpy as np
 import numpy.typing as npt
 
@@ -11,28 +9,36 @@ from sglang.sampling.rows import SampleRow
 
 LogitRows = npt.NDArray[np.float32]
 
+NEVER = np.float32(-np.inf)
+FEW = 6144
+"""Up to so many tokens are picked one by one; where more must be both kept and dropped, all are passed over."""
+
 _BITS = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1, bitorder="little")
-_PENALTIES = np.where(_BITS, np.float32(0), np.float32(-np.inf))
+_PENALTIES = np.where(_BITS, np.float32(0), NEVER)
 """[256, 8]: what a byte of a mask adds to eight logits."""
 
 
 def apply_masks(logits: LogitRows, rows: list[SampleRow]) -> None:
-    """Mask the rows that have a mask, all in one pass, in place; ``logits`` [len(rows), vocab].
+    """Mask the rows that have a mask, in place; ``logits`` [len(rows), vocab]. Tokens beyond a mask (padding of the
+    vocabulary) are forbidden."""
+    for values, row in zip(logits, rows, strict=True):
+        if row.mask is not None:
+            width = min(values.size, 32 * row.mask.size)
+            _apply(values[:width], row.mask)
+            values[width:] = NEVER
 
-    Adding 0 or -inf takes the same time for every mask, where choosing by bit would stumble over mixed ones. Tokens
-    beyond the mask (padding of the vocabulary) are forbidden.
-    """
-    wanted = [index for index, row in enumerate(rows) if row.mask is not None]
-    if not wanted:
-        return
-    masks = np.stack([mask for row in rows if (mask := row.mask) is not None])
-    if sys.byteorder == "big":
-        masks = masks.byteswap()
-    width = min(logits.shape[1], 32 * masks.shape[1])
-    penalties = _PENALTIES[masks.view(np.uint8)].reshape(len(wanted), -1)[:, :width]
-    if len(wanted) == len(rows):
-        logits[:, :width] += penalties
-        logits[:, width:] = -np.inf
+
+def _apply(values: npt.NDArray[np.float32], mask: npt.NDArray[np.int32]) -> None:
+    """Mostly a grammar allows a few tokens, or all but a few: then only those are touched."""
+    data = mask.astype("<i4", copy=False).view(np.uint8)
+    bits = np.unpackbits(data, bitorder="little", count=values.size)
+    allowed = int(np.count_nonzero(bits))
+    if allowed <= FEW:
+        ids = np.flatnonzero(bits.view(np.bool_))
+        kept = values[ids]
+        values.fill(NEVER)
+        values[ids] = kept
+    elif values.size - allowed <= FEW:
+        values[np.flatnonzero(~bits.view(np.bool_))] = NEVER
     else:
-        logits[wanted, :width] += penalties
-        logits[wanted, width:] = -np.inf
+        values += np.take(_PENALTIES, data, axis=0).reshape(-1)[: values.size]
