@@ -78,6 +78,13 @@ constexpr int64_t AttentionScratchFloats(int64_t head_dim) {
   return kAttentionBlock * (2 * PaddedHeadDim(head_dim) + kAttentionQueries) + 192;
 }
 
+// How logits x become a softmax's exponents: (x - max) / temperature. Nothing of x exceeds max.
+struct SoftmaxScale {
+  float max = 0;
+  float temperature = 1;  // > 0
+};
+constexpr int64_t kSumBlock = 256;  // weights that SoftmaxWeights adds up together
+
 struct Kernels {
   const char* name;
   int32_t nr;  // output features of a tile of packed weights
@@ -124,6 +131,19 @@ struct Kernels {
 
   // x = cap * tanh(x / cap), in place.
   void (*softcap)(float* x, int64_t count, float cap);
+
+  bool (*has_nan)(const float* x, int64_t count);
+
+  // weights[count] = exp of the exponents, 0 for those below -87; sums[ceil(count / kSumBlock)] =
+  // their sums, one a block. Returns the sum of all.
+  double (*softmax_weights)(const float* x, int64_t count, SoftmaxScale scale, float* weights,
+                            double* sums);
+
+  // For every exponent > `above` a key, in order of i: the bits of -exponent, then i (32 bits
+  // each). Ascending keys are falling exponents, equals by rising i. Returns how many; keys has
+  // room for `count` + 1 <= 2^32.
+  int64_t (*rank_keys)(const float* x, int64_t count, SoftmaxScale scale, float above,
+                       uint64_t* keys);
 };
 
 // Best table that this CPU and this build have.

@@ -159,7 +159,9 @@ int64_t ArgMax(const float* x, int64_t count, float* max) {
   float top = ReduceMax(best);
   for (; i < count; ++i) top = x[i] > top ? x[i] : top;
   *max = top;
-  for (i = 0; i < count; ++i) {
+  const VF wanted = Set(top);
+  for (i = 0; i + kLanes <= count && !AnyEqual(Load(x + i), wanted);) i += kLanes;
+  for (; i < count; ++i) {
     if (x[i] == top) return i;
   }
   return 0;

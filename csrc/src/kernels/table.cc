@@ -32,6 +32,9 @@ const Kernels kTable = {
     ArgMax,
     AnyAbove,
     SoftCap,
+    HasNaN,
+    SoftmaxWeights,
+    RankKeys,
 };
 
 }  // namespace sgl::SGL_ISA

@@ -18,6 +18,10 @@ void StoreInt8(const float* x, int64_t count, int8_t* out, float* scale);
 void AttentionBlock(const AttentionBlockArgs& args);
 void AttentionMerge(const float* partial, int64_t head_dim, float* running);
 void AttentionFinish(const float* running, int64_t head_dim, float* out);
+bool HasNaN(const float* x, int64_t count);
+double SoftmaxWeights(const float* x, int64_t count, SoftmaxScale scale, float* weights,
+                      double* sums);
+int64_t RankKeys(const float* x, int64_t count, SoftmaxScale scale, float above, uint64_t* keys);
 int64_t ArgMax(const float* x, int64_t count, float* max);
 bool AnyAbove(const float* x, int64_t count, float threshold);
 void SoftCap(float* x, int64_t count, float cap);

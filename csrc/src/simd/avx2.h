@@ -39,6 +39,12 @@ SGL_INLINE VF AsFloat(VI a) { return _mm256_castsi256_ps(a); }
 SGL_INLINE bool AnyGreater(VF a, VF b) {
   return _mm256_movemask_ps(_mm256_cmp_ps(a, b, _CMP_GT_OQ)) != 0;
 }
+SGL_INLINE bool AnyEqual(VF a, VF b) {
+  return _mm256_movemask_ps(_mm256_cmp_ps(a, b, _CMP_EQ_OQ)) != 0;
+}
+SGL_INLINE VF KeepFrom(VF limit, VF x, VF v) {
+  return _mm256_and_ps(_mm256_cmp_ps(x, limit, _CMP_GE_OQ), v);
+}
 SGL_INLINE VF Window(VF v, int begin, int end, float fill) {
   const __m256i lane = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
   const __m256i keep = _mm256_andnot_si256(_mm256_cmpgt_epi32(SetI(begin), lane),

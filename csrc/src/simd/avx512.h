@@ -37,6 +37,11 @@ SGL_INLINE VI ShiftLeft(VI a) {
 }
 SGL_INLINE VF AsFloat(VI a) { return _mm512_castsi512_ps(a); }
 SGL_INLINE bool AnyGreater(VF a, VF b) { return _mm512_cmp_ps_mask(a, b, _CMP_GT_OQ) != 0; }
+SGL_INLINE bool AnyEqual(VF a, VF b) { return _mm512_cmp_ps_mask(a, b, _CMP_EQ_OQ) != 0; }
+// v where x >= limit, else 0.
+SGL_INLINE VF KeepFrom(VF limit, VF x, VF v) {
+  return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(x, limit, _CMP_GE_OQ), v);
+}
 // Lane i of v if begin <= i < end, else fill.
 SGL_INLINE VF Window(VF v, int begin, int end, float fill) {
   const uint32_t below_end = end >= 16 ? 0xffffu : end <= 0 ? 0u : (1u << end) - 1;

@@ -62,6 +62,13 @@ SGL_INLINE bool AnyGreater(VF a, VF b) {
   for (int i = 0; i < kLanes; ++i) any |= m[i];
   return any != 0;
 }
+SGL_INLINE bool AnyEqual(VF a, VF b) {
+  const VI m = a == b;
+  int32_t any = 0;
+  for (int i = 0; i < kLanes; ++i) any |= m[i];
+  return any != 0;
+}
+SGL_INLINE VF KeepFrom(VF limit, VF x, VF v) { return x >= limit ? v : Zero(); }
 SGL_INLINE VF Window(VF v, int begin, int end, float fill) {
   const VI lane = {0, 1, 2, 3};
   return ((lane >= begin) & (lane < end)) ? v : Set(fill);
