@@ -8,18 +8,21 @@ A socket belongs to one thread at a time.
 from __future__ import annotations
 
 import logging
-from typing import Any
 
 import zmq
-import zmq.asyncio
 
 from sglang.ipc.codec import WireError, decode, encode
 from sglang.ipc.messages import Message
 
 logger = logging.getLogger(__name__)
 
+NOBLOCK, POLLIN, EVENTS = int(zmq.NOBLOCK), int(zmq.POLLIN), int(zmq.EVENTS)
+"""As plain numbers: arithmetic on pyzmq's enums takes longer than the calls that they are for."""
 
-def _open(socket: zmq.Socket[Any], address: str, bind: bool) -> None:
+
+def open_socket(kind: int, address: str, bind: bool) -> zmq.Socket[bytes]:
+    """A socket with unbounded queues that forgets, when it is closed, what it has not sent."""
+    socket: zmq.Socket[bytes] = zmq.Context.instance().socket(kind)
     socket.setsockopt(zmq.LINGER, 0)
     socket.setsockopt(zmq.SNDHWM, 0)
     socket.setsockopt(zmq.RCVHWM, 0)
@@ -27,9 +30,11 @@ def _open(socket: zmq.Socket[Any], address: str, bind: bool) -> None:
         socket.bind(address)
     else:
         socket.connect(address)
+    return socket
 
 
-def _read(data: bytes) -> Message | None:
+def read_record(data: bytes) -> Message | None:
+    """The record in ``data``; what is none is logged, and None."""
     try:
         return decode(data)
     except WireError as error:
@@ -41,8 +46,7 @@ class PushSocket:
     """Sends records to one reader. ``send`` never blocks."""
 
     def __init__(self, address: str, bind: bool = False) -> None:
-        self._socket: zmq.Socket[bytes] = zmq.Context.instance().socket(zmq.PUSH)
-        _open(self._socket, address, bind)
+        self._socket = open_socket(zmq.PUSH, address, bind)
 
     def send(self, message: Message) -> None:
         self.send_encoded(encode(message))
@@ -59,14 +63,12 @@ class PullSocket:
     """Receives records, blocking or not."""
 
     def __init__(self, address: str, bind: bool = True) -> None:
-        self._socket: zmq.Socket[bytes] = zmq.Context.instance().socket(zmq.PULL)
-        _open(self._socket, address, bind)
+        self._socket = open_socket(zmq.PULL, address, bind)
 
     def recv(self, timeout: float | None = None) -> Message | None:
         """The next record, or None after ``timeout`` seconds without one (None = wait for ever)."""
-        milliseconds = None if timeout is None else max(0, int(timeout * 1000))
-        while self._socket.poll(milliseconds):
-            message = _read(self._socket.recv())
+        while timeout is None or self._socket.poll(max(0, int(timeout * 1000))):
+            message = read_record(self._socket.recv())
             if message is not None:
                 return message
         return None
@@ -74,30 +76,11 @@ class PullSocket:
     def drain(self) -> list[Message]:
         """All records that have arrived; does not wait."""
         received: list[Message] = []
-        while True:
-            try:
-                message = _read(self._socket.recv(zmq.NOBLOCK))
-            except zmq.Again:
-                return received
+        while self._socket.get(EVENTS) & POLLIN:  # type: ignore[operator]
+            message = read_record(self._socket.recv(NOBLOCK))
             if message is not None:
                 received.append(message)
-
-    def close(self) -> None:
-        self._socket.close()
-
-
-class AsyncPullSocket:
-    """Receives records inside the event loop that first calls :meth:`recv`."""
-
-    def __init__(self, address: str, bind: bool = True) -> None:
-        self._socket: zmq.asyncio.Socket = zmq.asyncio.Context(zmq.Context.instance()).socket(zmq.PULL)
-        _open(self._socket, address, bind)
-
-    async def recv(self) -> Message:
-        while True:
-            message = _read(await self._socket.recv())
-            if message is not None:
-                return message
+        return received
 
     def close(self) -> None:
         self._socket.close()

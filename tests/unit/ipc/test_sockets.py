@@ -11,8 +11,9 @@ import zmq
 
 from sglang.config.ports import PortArgs
 from sglang.config.server_args import ServerArgs
-from sglang.ipc.messages import AbortReq
-from sglang.ipc.sockets import AsyncPullSocket, PullSocket, PushSocket
+from sglang.ipc.async_socket import MOST_AT_ONCE, AsyncPullSocket
+from sglang.ipc.messages import AbortReq, Message
+from sglang.ipc.sockets import PullSocket, PushSocket
 
 WAIT = 10.0
 """Seconds; only a failing test ever waits that long."""
@@ -85,10 +86,33 @@ def test_garbage_is_logged_and_dropped(address: str, caplog: pytest.LogCaptureFi
 async def test_the_asynchronous_reader_skips_garbage_too(address: str) -> None:
     pull, push = AsyncPullSocket(address), PushSocket(address)
     push.send_encoded(b"\xc1")
-    push.send(AbortReq(rid="a"))
-    message = await asyncio.wait_for(pull.recv(), WAIT)
-    assert rids([message]) == ["a"]
+    push.send(AbortReq(rid="before"))
+    arrived: asyncio.Queue[Message] = asyncio.Queue()
+    pull.listen(arrived.put_nowait)
+    first = await asyncio.wait_for(arrived.get(), WAIT)
+    for number in range(MOST_AT_ONCE + 10):
+        push.send(AbortReq(rid=str(number)))
+    others = [await asyncio.wait_for(arrived.get(), WAIT) for _ in range(MOST_AT_ONCE + 10)]
+    assert rids([first, *others]) == ["before", *map(str, range(MOST_AT_ONCE + 10))]
     pull.close()
+    push.close()
+
+
+async def test_an_asynchronous_reader_may_be_closed_by_what_it_hands_over(address: str) -> None:
+    pull, push = AsyncPullSocket(address), PushSocket(address)
+    closed = asyncio.Event()
+    heard: list[object] = []
+
+    def hear(message: Message) -> None:
+        heard.append(message)
+        pull.close()
+        closed.set()
+
+    pull.listen(hear)
+    push.send(AbortReq(rid="a"))
+    push.send(AbortReq(rid="b"))
+    await asyncio.wait_for(closed.wait(), WAIT)
+    assert rids(heard) == ["a"]
     push.close()
 
 

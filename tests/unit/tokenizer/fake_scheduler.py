@@ -8,8 +8,9 @@ from typing import Any, TypeVar
 from sglang.config.model_config import ModelConfig
 from sglang.config.ports import PortArgs
 from sglang.config.server_args import ServerArgs
+from sglang.ipc.async_socket import AsyncPullSocket
 from sglang.ipc.messages import AbortReq, BatchStrOutput, LogprobDelta, Message
-from sglang.ipc.sockets import AsyncPullSocket, PushSocket
+from sglang.ipc.sockets import PushSocket
 from sglang.processes.tokenizer.manager import TokenizerManager
 
 Kind = TypeVar("Kind", bound=Message)
@@ -64,6 +65,7 @@ class FakeSystem:
         args = ServerArgs(model_path="model", served_model_name="served", random_seed=1, **settings)
         self.ports = PortArgs.init_new(args)
         self.inbox = AsyncPullSocket(self.ports.scheduler_input_ipc_name)
+        self.arrived: asyncio.Queue[Message] | None = None
         self.manager = TokenizerManager(
             args,
             self.ports,
@@ -76,7 +78,10 @@ class FakeSystem:
 
     async def next(self, kind: type[Kind]) -> Kind:
         """The next message that the scheduler would see; it must be of this kind."""
-        message = await asyncio.wait_for(self.inbox.recv(), WAIT)
+        if self.arrived is None:
+            self.arrived = asyncio.Queue()
+            self.inbox.listen(self.arrived.put_nowait)
+        message = await asyncio.wait_for(self.arrived.get(), WAIT)
         assert isinstance(message, kind), message
         return message
 

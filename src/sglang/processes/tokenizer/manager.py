@@ -18,10 +18,11 @@ from sglang.config.model_config import ModelConfig
 from sglang.config.ports import PortArgs
 from sglang.config.server_args import ServerArgs
 from sglang.ipc import messages as m
+from sglang.ipc.async_socket import AsyncPullSocket
 from sglang.ipc.errors import InvalidRequest, RequestAborted
 from sglang.ipc.inputs import GenerateReqInput
 from sglang.ipc.sampling_params import SamplingParams
-from sglang.ipc.sockets import AsyncPullSocket, PushSocket
+from sglang.ipc.sockets import PushSocket
 from sglang.parsers.choose import choose_reasoning
 from sglang.parsers.reasoning import FORMATS as REASONING_FORMATS
 from sglang.processes.tokenizer import info
@@ -77,7 +78,6 @@ class TokenizerManager:
         self._inbox = AsyncPullSocket(port_args.tokenizer_ipc_name)
         self._control = ControlDesk(self._to_scheduler.send)
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._reader: asyncio.Task[None] | None = None
 
     # -------------------------------------------------------------- requests
 
@@ -218,8 +218,6 @@ class TokenizerManager:
     def close(self) -> None:
         """End everything and close the sockets. Call it in the event loop, or after that has ended."""
         self.fail("the server is shutting down")
-        if self._reader is not None and self._loop is not None and not self._loop.is_closed():
-            self._reader.cancel()
         self._to_scheduler.close()
         self._inbox.close()
 
@@ -230,9 +228,9 @@ class TokenizerManager:
         if self.failure is not None:
             raise RequestAborted(self.failure, 503)
         loop = asyncio.get_running_loop()
-        if self._reader is None:
+        if self._loop is None:
             self._loop = loop
-            self._reader = loop.create_task(self._read())
+            self._inbox.listen(self._hear)
         elif self._loop is not loop:
             raise RuntimeError("the tokenizer manager belongs to another event loop; use it from that loop only")
 
@@ -272,13 +270,11 @@ class TokenizerManager:
 
     # -------------------------------------------------------------- receiving
 
-    async def _read(self) -> None:
-        while True:
-            message = await self._inbox.recv()
-            try:
-                self._receive(message)
-            except Exception:
-                logger.exception("could not handle a %s", type(message).__name__)
+    def _hear(self, message: m.Message) -> None:
+        try:
+            self._receive(message)
+        except Exception:
+            logger.exception("could not handle a %s", type(message).__name__)
 
     def _receive(self, message: m.Message) -> None:
         self._heard.set()
