@@ -30,7 +30,23 @@ _NATIVE_ERROR = {
     },
 }
 
-ERROR_SCHEMAS: dict[str, Any] = {"ErrorObject": _ERROR_OBJECT, "NativeError": _NATIVE_ERROR}
+_WRAPPED_ERROR = {
+    "type": "object",
+    "required": ["error"],
+    "properties": {
+        "error": {
+            "type": "object",
+            "required": ["message", "type", "param", "code"],
+            "properties": {"message": {"type": "string"}, "type": {"type": "string"}, "param": {}, "code": {}},
+        }
+    },
+}
+
+ERROR_SCHEMAS: dict[str, Any] = {
+    "ErrorObject": _ERROR_OBJECT,
+    "NativeError": _NATIVE_ERROR,
+    "WrappedError": _WRAPPED_ERROR,
+}
 
 
 def _json(*names: str) -> dict[str, Any]:
@@ -89,6 +105,17 @@ def openai_responses(*, stream: bool = False) -> Responses:
         400: _error("The request can't be served; the message names the field", "ErrorObject"),
         413: _error("The body is larger than the limit", "ErrorObject"),
         **_ACCESS,
+    }
+
+
+def wrapped_responses(*, stream: bool = False) -> Responses:
+    return {
+        200: _ok(stream),
+        400: _error("The request can't be served; the message names the field", "WrappedError"),
+        404: _error("There is no such thing", "WrappedError"),
+        413: _error("The body is larger than the limit", "ErrorObject"),
+        401: _ACCESS[401],
+        503: _error("Too much to do, or the server is shutting down", "WrappedError", "ErrorObject"),
     }
 
 

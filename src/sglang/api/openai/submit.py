@@ -67,7 +67,7 @@ def chat_options(request: Request, body: ChatCompletionRequest) -> dict[str, Any
     """The fields of a native request that say how it is named, queued, cached and routed."""
     options = {name: getattr(body, name) for name in _ROUTING if name != "lora_path"}
     options["return_hidden_states"] = body.return_hidden_states
-    if (rank := _rank(request)) is not None:
+    if (rank := routing_rank(request)) is not None:
         options["routed_dp_rank"] = rank
     return options
 
@@ -80,12 +80,13 @@ def to_input(request: Request, body: OpenAIBody, sampling: dict[str, Any]) -> Ge
         return_hidden_states=body.return_hidden_states,
         **{name: getattr(body, name) for name in _ROUTING},
     )
-    if (rank := _rank(request)) is not None:
+    if (rank := routing_rank(request)) is not None:
         obj.routed_dp_rank = rank
     return obj
 
 
-def _rank(request: Request) -> int | None:
+def routing_rank(request: Request) -> int | None:
+    """The data-parallel rank that a header asks for."""
     if (rank := request.headers.get("x-data-parallel-rank")) is None:
         return None
     try:

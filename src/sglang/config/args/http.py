@@ -34,7 +34,7 @@ class HttpArgs:
     http2_max_concurrent_streams: int = ignored(200, "HTTP/2 streams of a connection")
     http2_initial_connection_window_size: int = ignored(1048576, "HTTP/2 flow control window in bytes")
     enable_http_worker_reuseport: bool = ignored(False, "several HTTP workers on one port")
-    enable_response_store: bool = ignored(False, "keep answers of /v1/responses for later requests")
+    enable_response_store: bool = flag(False, "keep answers of /v1/responses for later requests, in memory")
     grpc_port: int | None = ignored(None, "port of the gRPC server")
     grpc_mode: bool = ignored(False, "speak gRPC instead of HTTP")
     smg_grpc_mode: bool = ignored(False, "speak gRPC with a gateway")

@@ -1,0 +1,1 @@
+"""/v1/responses: conversations that the server can remember."""
