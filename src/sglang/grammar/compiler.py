@@ -18,7 +18,7 @@ from sglang.grammar.libraries import make_backend
 from sglang.grammar.probe import ProbeProcess
 from sglang.grammar.route import route
 from sglang.grammar.spec import GrammarError, GrammarOptions, GrammarSpec
-from sglang.grammar.vocabulary import Vocabulary, mask_words
+from sglang.grammar.vocabulary import Vocabulary
 
 logger = logging.getLogger(__name__)
 
@@ -49,8 +49,8 @@ class GrammarStats:
 class GrammarSource(Protocol):
     """Where the scheduler gets grammars from."""
 
-    words: int
-    """32-bit words of a mask."""
+    vocab_size: int
+    """Tokens that a mask speaks of."""
 
     def get(self, spec: GrammarSpec) -> Future[Compiled]:
         """A compiled grammar, now or later; the future may raise :class:`GrammarError`."""
@@ -68,7 +68,7 @@ class GrammarCompiler:
         probe: ProbeProcess,
         make: Callable[[str, Vocabulary, GrammarOptions], Backend] = make_backend,
     ) -> None:
-        self.words = mask_words(vocab_size)
+        self.vocab_size = vocab_size
         self._preferred = backend
         self._options = options
         self._probe = probe

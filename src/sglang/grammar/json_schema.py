@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import unquote
 
 from sglang.grammar.spec import GrammarError, parse_json
 
@@ -33,7 +34,7 @@ _COUNTS = ("minLength", "maxLength", "minItems", "maxItems", "minProperties", "m
 _NUMBERS = ("minimum", "maximum", "multipleOf")
 _COMBINERS = frozenset({"anyOf", "oneOf", "allOf", "$ref", "not", "if"})
 
-MAX_NODES = 20_000
+MAX_NODES = 5_000
 """Subschemas of one schema."""
 MAX_COUNT = 1_000_000
 """Largest length or number of items that a schema may speak of."""
@@ -53,6 +54,8 @@ class SchemaReport:
     """Whether rules of several subschemas apply to one value."""
     patterns: list[tuple[str, str]] = field(default_factory=list)
     """(place, pattern) of every regex."""
+    places: dict[str, str] = field(default_factory=dict)
+    """Keyword → one of the places where it stands."""
 
 
 def read_schema(text: str, kind: str = "json_schema") -> SchemaReport:
@@ -78,6 +81,7 @@ def inspect_schema(root: Any, kind: str = "json_schema", place: str = "#") -> Sc
         _check_node(node, place, root, kind)
         report.exact = report.exact and _is_exact(node, node is root)
         report.combines = report.combines or _combines(node)
+        report.places.update(dict.fromkeys(node, place))
         if "pattern" in node:
             report.patterns.append((f"{place}/pattern", node["pattern"]))
         report.patterns += [(f"{place}/patternProperties", key) for key in node.get("patternProperties", ())]
@@ -95,6 +99,8 @@ def _children(node: Node, place: str) -> Iterator[tuple[str, Any]]:
     for name in _SCHEMAS:
         if name in node:
             child = node[name]
+            if child is False and name == "additionalProperties":
+                continue  # a rule of the object itself
             if name == "items" and isinstance(child, list):  # draft 7 and before
                 yield from ((f"{place}/items/{index}", item) for index, item in enumerate(child))
             else:
@@ -110,9 +116,10 @@ def _wrong(kind: str, place: str, accepted: str, value: object) -> GrammarError:
 
 
 def _check_node(node: Node, place: str, root: Any, kind: str) -> None:
-    for name, accepted, is_right in _FORMS:
-        if name in node and not is_right(node[name]):
-            raise _wrong(kind, f"{place}/{name}", accepted, node[name])
+    for name, value in node.items():
+        form = _FORMS.get(name)
+        if form is not None and not form[1](value):
+            raise _wrong(kind, f"{place}/{name}", form[0], value)
     if "$ref" in node:
         _check_reference(node["$ref"], f"{place}/$ref", root, kind)
 
@@ -143,17 +150,18 @@ def _is_filled_list(value: object) -> bool:
     return isinstance(value, list) and bool(value)
 
 
-_FORMS: tuple[tuple[str, str, Callable[[object], bool]], ...] = (
-    ("type", f"one of {', '.join(TYPES)}, or a list of them", _is_type),
-    ("required", "a list of property names", _are_names),
-    ("enum", "a list with at least one value", _is_filled_list),
-    ("pattern", "a regular expression as text", lambda value: isinstance(value, str)),
-    ("format", "the name of a format", lambda value: isinstance(value, str)),
-    *((name, "an object of schemas", _is_map) for name in _SCHEMA_MAPS),
-    *((name, "a list with at least one schema", _is_filled_list) for name in _SCHEMA_LISTS),
-    *((name, f"a whole number in [0, {MAX_COUNT}]", _is_count) for name in _COUNTS),
-    *((name, "a number", _is_number) for name in _NUMBERS),
-)
+_FORMS: dict[str, tuple[str, Callable[[object], bool]]] = {
+    "type": (f"one of {', '.join(TYPES)}, or a list of them", _is_type),
+    "required": ("a list of property names", _are_names),
+    "enum": ("a list with at least one value", _is_filled_list),
+    "pattern": ("a regular expression as text", lambda value: isinstance(value, str)),
+    "format": ("the name of a format", lambda value: isinstance(value, str)),
+    **dict.fromkeys(_SCHEMA_MAPS, ("an object of schemas", _is_map)),
+    **dict.fromkeys(_SCHEMA_LISTS, ("a list with at least one schema", _is_filled_list)),
+    **dict.fromkeys(_COUNTS, (f"a whole number in [0, {MAX_COUNT}]", _is_count)),
+    **dict.fromkeys(_NUMBERS, ("a number", _is_number)),
+}
+"""Keyword → (what is accepted, whether a value is)."""
 
 
 def _check_reference(value: object, place: str, root: Any, kind: str) -> None:
@@ -177,7 +185,7 @@ def _resolve(reference: str, place: str, root: Any, kind: str) -> object:
         raise _wrong(kind, place, accepted, reference)
     target = root
     for step in reference.split("/")[1:]:
-        name = step.replace("~1", "/").replace("~0", "~")
+        name = unquote(step).replace("~1", "/").replace("~0", "~")
         if isinstance(target, dict) and name in target:
             target = target[name]
         elif isinstance(target, list) and name.isdecimal() and int(name) < len(target):
@@ -205,6 +213,8 @@ def _is_exact(node: Node, is_root: bool) -> bool:
         names -= set(_DEFINITIONS)
     if not names or names in ({"$ref"}, {"anyOf"}):
         return True
+    if any(isinstance(node.get(name), float) for name in _COUNTS):
+        return False
     if names <= {"enum", "const", "type"} and names & {"enum", "const"}:
         return _is_exact_choice(node)
     if not isinstance(node.get("type", ""), str):

@@ -71,7 +71,7 @@ class LLGuidanceBackend:
         except Exception as error:  # ValueError for JSON, and the classes of the EBNF reader
             raise GrammarError(f"{spec.kind}: {str(error).strip()[:1000]}", spec.kind) from None
         if matcher.is_error():
-            text = (report and self._wrong_pattern(report)) or matcher.get_error().strip()
+            text = (report and self._wrong_place(report, matcher.get_error())) or matcher.get_error().strip()
             raise GrammarError(f"{spec.kind}: {text[:1000]}", spec.kind)
         return _LLGuidance(matcher, len(grammar))
 
@@ -93,8 +93,16 @@ class LLGuidanceBackend:
             return make.grammar_from_lark(any_to_lark(spec.text))
         return make.grammar_from_lark(structural_lark(read_structural_tag(spec.text).format, self._options))
 
-    def _wrong_pattern(self, report: SchemaReport) -> str | None:
-        """Where a schema's regex can't be read; the library's own message does not say."""
+    def _wrong_place(self, report: SchemaReport, error: str) -> str | None:
+        """What is wrong, and where; the library's own message does not say."""
+        unknown = re.match(r"Unimplemented keys: (\[.*?\])", error)
+        if unknown:
+            name = json.loads(unknown[1])[0]
+            place = f"at {report.places.get(name, '#')}: " if name in report.places else ""
+            return f"{place}the keyword {name} can't be kept to and is not supported; leave it out"
+        if error.startswith("oneOf constraints"):
+            place = report.places.get("oneOf", "#")
+            return f"at {place}/oneOf: the alternatives overlap, which is not supported; make them differ, or use anyOf"
         for place, pattern in report.patterns:
             matcher = self._matcher(llguidance.LLMatcher.grammar_from_regex(_unanchored(pattern)))
             if matcher.is_error():

@@ -9,6 +9,7 @@ import numpy as np
 
 from sglang.grammar.backend import Compiled, MaskRow
 from sglang.grammar.spec import GrammarError
+from sglang.grammar.vocabulary import mask_words
 
 PATIENCE = 0.5
 """Seconds of computing that following a grammar may take beyond its pace."""
@@ -24,6 +25,7 @@ class GrammarState:
 
     __slots__ = (
         "_eos",
+        "_last",
         "_late",
         "_matcher",
         "_min_tokens",
@@ -38,7 +40,7 @@ class GrammarState:
     def __init__(
         self,
         compiled: Compiled,
-        words: int,
+        vocab_size: int,
         eos_ids: Collection[int],
         stop_ids: Collection[int],
         *,
@@ -48,6 +50,8 @@ class GrammarState:
     ) -> None:
         self._matcher = compiled.matcher()
         self._eos = frozenset(eos_ids)
+        words = mask_words(vocab_size)
+        self._last = np.int32(-1 if vocab_size % 32 == 0 else (1 << vocab_size % 32) - 1)  # bits of the last word
         self._late = _mask_of(stop_ids, words)
         self._min_tokens = np.iinfo(np.int64).max if ignore_eos else min_new_tokens
         self._think_end = list(think_end_ids)
@@ -90,6 +94,7 @@ class GrammarState:
         begin = time.thread_time()
         self._matcher.fill(mask)
         self._spent += time.thread_time() - begin
+        mask[-1] &= self._last  # libraries may leave anything in what is no token
         if self._spent > PATIENCE + PACE * self._tokens:
             raise GrammarError("following the grammar takes too long; make it smaller or less ambiguous")
         if self._tokens < self._min_tokens:

@@ -115,7 +115,8 @@ class Tester:
             matcher.fill(mask)
             if time.thread_time() - begin > pace * WALK_TOKENS:
                 return "following this grammar takes too long; make it smaller or less ambiguous"
-            allowed = np.flatnonzero(np.unpackbits(mask.view(np.uint8), bitorder="little"))
+            count = len(self._vocabulary.tokens)
+            allowed = np.flatnonzero(np.unpackbits(mask.view(np.uint8), bitorder="little", count=count))
             if not step and not allowed.size:
                 return "no text matches this grammar"
             allowed = allowed[~np.isin(allowed, self._vocabulary.eos_ids)]

@@ -80,7 +80,7 @@ class GrammarQueue:
             raise GrammarError(f"{spec.kind}: the model has no end token, which a grammar needs", spec.kind)
         request.grammar = GrammarState(
             future.result(),
-            self._source.words,
+            self._source.vocab_size,
             config.eos_token_ids,
             request.sample.stop_ids,
             ignore_eos=params.ignore_eos,
