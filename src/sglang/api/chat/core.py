@@ -11,7 +11,7 @@ from sglang.api.chat.parsing import ChatParsers, ChatPlan
 from sglang.api.chat.render import prompt_ids
 from sglang.api.chat.request import ChatPrompt, ChatRequest, merge_template_kwargs
 from sglang.api.chat.run import ChatRun
-from sglang.api.chat.tools import check_tools
+from sglang.api.chat.tools import check_tools, rendered_tools
 from sglang.api.streaming import unless_disconnected
 from sglang.ipc.inputs import GenerateReqInput
 
@@ -51,7 +51,7 @@ class ChatCore:
         return ChatPrompt(
             messages=chat.messages,
             template_kwargs=self._template_kwargs(chat),
-            tools=chat.tools if chat.tools and chat.tool_choice.mode != "none" else None,
+            tools=rendered_tools(chat),
             continue_final_message=chat.continue_final_message,
             add_generation_prompt=add_generation_prompt,
             keep_final_role=chat.keep_final_role,

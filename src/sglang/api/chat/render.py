@@ -46,13 +46,25 @@ def render(template: ChatTemplate, prompt: ChatPrompt) -> str:
         elif not prompt.keep_final_role:
             # The reference renders a trailing assistant message as one of the user; clients rely on the prompts.
             last["role"] = "user"
-    text = template.render(
-        template.normalize_messages(messages),
-        add_generation_prompt=prompt.add_generation_prompt,
-        tools=prompt.tools,
-        **prompt.template_kwargs,
+    normal = template.normalize_messages(messages)
+    try:
+        return _rendered(template, normal, prompt, prompt.tools) + opened
+    except InvalidRequest:
+        if prompt.tools is None:
+            raise
+        try:  # some templates take the functions without their wrapping
+            return _rendered(template, normal, prompt, [tool["function"] for tool in prompt.tools]) + opened
+        except InvalidRequest:
+            pass
+        raise
+
+
+def _rendered(
+    template: ChatTemplate, messages: list[dict[str, Any]], prompt: ChatPrompt, tools: list[dict[str, Any]] | None
+) -> str:
+    return template.render(
+        messages, add_generation_prompt=prompt.add_generation_prompt, tools=tools, **prompt.template_kwargs
     )
-    return text + opened
 
 
 def _plain(message: dict[str, Any], template: ChatTemplate) -> dict[str, Any]:

@@ -53,6 +53,23 @@ def check_tools(chat: ChatRequest) -> None:
         raise InvalidRequest(f"tool_choice: tool {choice.name!r} is not among the tools ({known})", "tool_choice")
 
 
+def rendered_tools(chat: ChatRequest) -> list[dict[str, Any]] | None:
+    """The tools as templates get them; None where the model must not know of any.
+
+    A named choice shows the named tool alone. Fields that were left out appear as null, as existing servers write
+    them, so that prompts are the same here.
+    """
+    if not chat.tools or chat.tool_choice.mode == "none":
+        return None
+    named = chat.tool_choice.name
+    shown = [tool for tool in chat.tools if named in (None, tool["function"]["name"])]
+    return [{**tool, "function": tool["function"] | _nulls(tool["function"])} for tool in shown]
+
+
+def _nulls(function: dict[str, Any]) -> dict[str, None]:
+    return {name: None for name in ("description", "parameters", "defer_loading") if name not in function}
+
+
 def tool_names(tools: Iterable[dict[str, Any]]) -> set[str]:
     return {tool["function"]["name"] for tool in tools}
 

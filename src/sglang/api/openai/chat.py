@@ -15,7 +15,7 @@ from sglang.api.chat.request import ChatRequest, ToolChoice
 from sglang.api.errors import json_response, openai_error
 from sglang.api.openai.chat_form import ChatForm
 from sglang.api.openai.chat_stream import ChatWriter, stream_chat
-from sglang.api.openai.protocol.chat import ChatCompletionRequest, ChatMessage, NamedToolChoice
+from sglang.api.openai.protocol.chat import ChatCompletionRequest, ChatMessage, NamedToolChoice, Tool
 from sglang.api.openai.submit import chat_options, openai_errors, refuse_fields, sampling_params, wants_usage
 from sglang.api.work import args, manager
 
@@ -61,8 +61,8 @@ def to_chat(request: Request, body: ChatCompletionRequest) -> ChatRequest:
     served = args(request).served_model_name or args(request).model_path
     return ChatRequest(
         messages=[message_dict(message) for message in body.messages],
-        tools=[tool.model_dump(exclude_none=True, exclude_unset=True) for tool in body.tools or ()],
-        tool_choice=_tool_choice(body),
+        tools=tool_dicts(body.tools),
+        tool_choice=tool_choice(body.tool_choice, bool(body.tools)),
         parallel_tool_calls=body.parallel_tool_calls,
         constraint=choose_constraint(body.response_format, body.regex, body.ebnf),
         sampling=sampling_params(body, body.token_budget),
@@ -88,12 +88,16 @@ def message_dict(message: ChatMessage) -> dict[str, Any]:
     return plain
 
 
-def _tool_choice(body: ChatCompletionRequest) -> ToolChoice:
+def tool_dicts(tools: list[Tool] | None) -> list[dict[str, Any]]:
+    """The tools as they came."""
+    return [tool.model_dump(exclude_none=True, exclude_unset=True) | {"type": "function"} for tool in tools or ()]
+
+
+def tool_choice(choice: str | NamedToolChoice | None, has_tools: bool) -> ToolChoice:
     """Absent means auto with tools, none without."""
-    choice = body.tool_choice
     if isinstance(choice, NamedToolChoice):
         return ToolChoice("named", choice.function.name)
-    return ToolChoice(choice or ("auto" if body.tools else "none"))
+    return ToolChoice(choice or ("auto" if has_tools else "none"))  # type: ignore[arg-type]
 
 
 def effort_of(body: ChatCompletionRequest) -> str | float | None:

@@ -10,9 +10,9 @@ from fastapi import APIRouter, Request, Response
 from sglang.api.answers import openai_responses
 from sglang.api.body import body_doc, read_body
 from sglang.api.chat.core import chat_core
-from sglang.api.chat.request import ChatRequest, ToolChoice
+from sglang.api.chat.request import ChatRequest
 from sglang.api.errors import json_response, openai_error
-from sglang.api.openai.chat import message_dict
+from sglang.api.openai.chat import message_dict, tool_choice, tool_dicts
 from sglang.api.openai.protocol.tokenize import DetokenizeRequest, TokenizeRequest
 from sglang.api.openai.submit import openai_errors
 from sglang.api.work import manager
@@ -49,8 +49,8 @@ async def _tokenize(request: Request, body: TokenizeRequest) -> list[int] | list
 def _chat(body: TokenizeRequest) -> ChatRequest:
     return ChatRequest(
         messages=[message_dict(message) for message in body.messages or ()],
-        tools=body.tools or [],
-        tool_choice=ToolChoice("none" if body.tool_choice == "none" else "auto"),
+        tools=tool_dicts(body.tools),
+        tool_choice=tool_choice(body.tool_choice, bool(body.tools)),
         reasoning_effort=body.reasoning_effort,
         template_kwargs=body.chat_template_kwargs,
         continue_final_message=body.continue_final_message,

@@ -7,7 +7,7 @@ from typing import Any, Literal
 from pydantic import Field, model_validator
 
 from sglang.api.body import RequestModel
-from sglang.api.openai.protocol.chat import ChatMessage
+from sglang.api.openai.protocol.chat import ChatMessage, NamedToolChoice, Tool
 from sglang.api.openai.protocol.fields import TokenIds
 
 
@@ -17,8 +17,8 @@ class TokenizeRequest(RequestModel):
     model: str = "default"
     prompt: str | list[str] | None = None
     messages: list[ChatMessage] | None = Field(None, json_schema_extra={"minItems": 1})
-    tools: list[dict[str, Any]] | None = None
-    tool_choice: Literal["auto", "none", "required"] | dict[str, Any] | None = None
+    tools: list[Tool] | None = None
+    tool_choice: Literal["auto", "none", "required"] | NamedToolChoice | None = None
     reasoning_effort: str | float | None = None
     continue_final_message: bool = False
     chat_template_kwargs: dict[str, Any] | None = None
