@@ -8,12 +8,14 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from pydantic.json_schema import models_json_schema
 
+from sglang.api import vertex
 from sglang.api.answers import ERROR_SCHEMAS
 from sglang.api.anthropic import protocol as anthropic
 from sglang.api.anthropic.answers import ERROR_SCHEMA as ANTHROPIC_ERROR
 from sglang.api.native import parse
 from sglang.api.native import protocol as native
-from sglang.api.openai.protocol import chat, completion, tokenize
+from sglang.api.ollama import protocol as ollama
+from sglang.api.openai.protocol import batch, chat, completion, responses, tokenize
 
 BODIES = (
     native.GenerateRequest,
@@ -23,10 +25,17 @@ BODIES = (
     native.ConfigureLoggingRequest,
     completion.CompletionRequest,
     chat.ChatCompletionRequest,
+    responses.ResponsesRequest,
+    batch.BatchRequestBody,
     tokenize.TokenizeRequest,
     tokenize.DetokenizeRequest,
     parse.ParseFunctionCallRequest,
     parse.SeparateReasoningRequest,
+    vertex.VertexRequest,
+    ollama.OllamaChatRequest,
+    ollama.OllamaGenerateRequest,
+    ollama.OllamaShowRequest,
+    ollama.OllamaEmbedRequest,
     anthropic.MessagesRequest,
     anthropic.CountTokensRequest,
 )

@@ -51,8 +51,10 @@ class EventStream(Response):
 
     media_type = "text/event-stream"
 
-    def __init__(self, events: AsyncGenerator[bytes, None], first: bytes | None = None) -> None:
-        super().__init__(headers={"cache-control": "no-cache"})
+    def __init__(
+        self, events: AsyncGenerator[bytes, None], first: bytes | None = None, media_type: str | None = None
+    ) -> None:
+        super().__init__(headers={"cache-control": "no-cache"}, media_type=media_type)
         del self.headers["content-length"]
         self._events = events
         self._first = first
@@ -74,14 +76,16 @@ class EventStream(Response):
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
-async def open_stream(request: Request, events: AsyncGenerator[bytes, None]) -> EventStream:
+async def open_stream(
+    request: Request, events: AsyncGenerator[bytes, None], media_type: str | None = None
+) -> EventStream:
     """Wait for the first event before the headers go out, so that a refused request still gets its own status."""
     try:
         first = await unless_disconnected(request.receive, _first(events))
     except BaseException:
         await events.aclose()
         raise
-    return EventStream(events, first)
+    return EventStream(events, first, media_type)
 
 
 async def _first(events: AsyncGenerator[bytes, None]) -> bytes:

@@ -51,6 +51,11 @@ class Env:
     """From 1 on all tools count as strict: their calls are held to their schemas where the format allows it."""
     forward_unknown_tools: bool = False
     """Report calls of tools that a request did not offer instead of dropping them."""
+    ollama_chat_route: str = "/api/chat"
+    """Paths of the Ollama routes."""
+    ollama_generate_route: str = "/api/generate"
+    ollama_tags_route: str = "/api/tags"
+    ollama_show_route: str = "/api/show"
     ollama_root_route: str | None = None
     """Path that greets with "Ollama is running" (the Ollama command line looks for it)."""
     aip_predict_route: str = "/vertex_generate"

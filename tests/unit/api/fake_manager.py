@@ -43,6 +43,9 @@ class FakeTokenizer:
     def token_bytes(self, token: int) -> bytes:
         return self.specials[token].encode() if token in self.specials else bytes([token])
 
+    def special_token_id(self, text: str) -> int | None:
+        return next((number for number, special in self.specials.items() if special == text), None)
+
     def decode(self, ids: list[int], skip_special_tokens: bool = True) -> str:
         kept = [i for i in ids if not (skip_special_tokens and i in self.specials)]
         return b"".join(self.token_bytes(i) for i in kept).decode("utf-8", "replace")
@@ -198,6 +201,11 @@ class FakeTokenizerManager:
 
     def _abort_stream(self, stream: RequestStream) -> None:
         self.aborted.append(stream.rid)
+
+    @property
+    def rid(self) -> str:
+        """Of the last request's first stream."""
+        return self._group.streams[0].rid
 
     def deliver_one(self, text: str, token: int) -> None:
         """One token for every stream of the last request."""

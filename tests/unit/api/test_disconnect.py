@@ -15,6 +15,10 @@ BODIES: dict[str, dict[str, Any]] = {
     "/generate": {"text": "x"},
     "/v1/completions": {"prompt": "x"},
     "/v1/chat/completions": {"messages": [{"role": "user", "content": "x"}]},
+    "/v1/responses": {"input": "x", "request_id": "r"},
+    "/v1/messages": {"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "x"}]},
+    "/api/chat": {"model": "fake", "messages": [{"role": "user", "content": "x"}]},
+    "/api/generate": {"model": "fake", "prompt": "x"},
 }
 
 
@@ -63,7 +67,7 @@ async def test_waiting_request_is_aborted(client: httpx.AsyncClient, path: str, 
     await submitted(client)
     assert client.tm.aborted == []
     await caller.hang_up()
-    assert client.tm.aborted == ["r"]
+    assert client.tm.aborted == [client.tm.rid]
     assert client.app.state.lifecycle.active == 0
 
 
@@ -76,7 +80,7 @@ async def test_stream_is_aborted_after_its_first_chunk(client: httpx.AsyncClient
     while not any(message.get("body") for message in caller.sent):
         await asyncio.sleep(0)
     await caller.hang_up()
-    assert client.tm.aborted == ["r"]
+    assert client.tm.aborted == [client.tm.rid]
     assert b"[DONE]" not in b"".join(message.get("body", b"") for message in caller.sent)
 
 

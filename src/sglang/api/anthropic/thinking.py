@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from sglang.api.anthropic.protocol import Thinking
+from sglang.api.chat.thinking import thinking_variables
 from sglang.ipc.errors import InvalidRequest
 from sglang.parsers.reasoning import ReasoningFormat
 
@@ -22,18 +23,11 @@ def thinking_kwargs(thinking: Thinking | None, form: ReasoningFormat | None) -> 
                 "thinking",
             )
         return {}
-    if form.on == "always":
-        if not wanted:
-            raise InvalidRequest(
-                "thinking.type: this model always thinks; leave thinking out, or send 'adaptive'", "thinking"
-            )
-        return {}
-    if form.on == "effort":
-        return {} if wanted else {"reasoning_effort": "none"}
-    name, default = form.on
-    if isinstance(default, str):
-        return {name: "enabled" if wanted else "disabled"}
-    return {name: wanted}
+    if form.on == "always" and not wanted:
+        raise InvalidRequest(
+            "thinking.type: this model always thinks; leave thinking out, or send 'adaptive'", "thinking"
+        )
+    return thinking_variables(wanted, form)
 
 
 def past_thoughts(thoughts: str, template_source: str, form: ReasoningFormat | None) -> tuple[str | None, str]:

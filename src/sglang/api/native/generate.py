@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncGenerator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fastapi import APIRouter, Request, Response
 
@@ -31,11 +31,21 @@ async def generate(request: Request) -> Response:
     """Generate from text or token ids: one prompt, a batch, or several samples of each."""
     obj = (await read_body(request, GenerateRequest)).to_input()
     if obj.stream:
-        incremental = args(request).incremental_streaming_output
-        return EventStream(_events(manager(request), obj, incremental))
+        return stream_generate(request, obj)
+    return json_response(await generate_results(request, obj))
+
+
+def stream_generate(request: Request, obj: GenerateReqInput) -> Response:
+    """The answer as events."""
+    incremental = args(request).incremental_streaming_output
+    return EventStream(_events(manager(request), obj, incremental))
+
+
+async def generate_results(request: Request, obj: GenerateReqInput) -> list[dict[str, Any]] | dict[str, Any]:
+    """The finished results: a list for a batch or several samples."""
     group = await run(request, obj)
     results = [stream.result() for stream in group.streams]
-    return json_response(results if group.is_batch else results[0])
+    return results if group.is_batch else results[0]
 
 
 async def _events(tm: TokenizerManager, obj: GenerateReqInput, incremental: bool) -> AsyncGenerator[bytes, None]:

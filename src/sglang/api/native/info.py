@@ -9,6 +9,7 @@ from fastapi import APIRouter, Request, Response
 
 from sglang.api.answers import info_responses
 from sglang.api.errors import json_response
+from sglang.api.ollama.probe import greeting, greets_as_ollama
 from sglang.api.work import args, manager
 
 router = APIRouter(tags=["info"], responses=info_responses())
@@ -17,8 +18,10 @@ logger = logging.getLogger(__name__)
 
 @router.get("/")
 @router.head("/", include_in_schema=False)
-async def root() -> Response:
-    """A greeting for humans and simple checks."""
+async def root(request: Request) -> Response:
+    """A greeting for humans and simple checks; Ollama's clients get the one that they look for."""
+    if greets_as_ollama(request):
+        return await greeting()
     return json_response("SGLang is running")
 
 

@@ -65,6 +65,8 @@ class RequestStream:
         self.retractions = 0
         self.finish_reason: FinishReason | None = None
         self.created = time.perf_counter()
+        self.first_after: float | None = None
+        """Seconds from the creation to the first arrival."""
         self.finished_after: float | None = None
         self.chunks_taken = 0
         self.last_chunk = Chunk()
@@ -75,6 +77,8 @@ class RequestStream:
 
     def absorb(self, chunk: Chunk) -> None:
         """Add what a chunk brings to the whole."""
+        if self.first_after is None:
+            self.first_after = time.perf_counter() - self.created
         self.text += chunk.text
         self.output_ids.extend(chunk.output_ids)
         if chunk.logprobs is not None:
@@ -159,7 +163,7 @@ class RequestGroup:
         self._abort_on_leave = abort_on_leave
         self._open = len(streams)
         self._pending: dict[int, Chunk] = {}
-        self._news = asyncio.Event()
+        self._waiter: asyncio.Future[None] | None = None  # a bare future: an Event costs more for each token
         self._aborted = False
 
     @property
@@ -178,7 +182,8 @@ class RequestGroup:
             self._pending[stream.index] = chunk
         else:
             waiting.merge(chunk)
-        self._news.set()
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
 
     async def events(self) -> AsyncGenerator[tuple[RequestStream, Chunk], None]:
         """News until all streams have finished. Leaving early (break, cancellation) aborts what still runs."""
@@ -192,8 +197,8 @@ class RequestGroup:
                     yield stream, chunk
                 if self.is_finished:
                     return
-                self._news.clear()
-                await self._news.wait()
+                self._waiter = asyncio.get_running_loop().create_future()
+                await self._waiter
         finally:
             if self._abort_on_leave:
                 self.abort()
