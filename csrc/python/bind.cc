@@ -1,14 +1,29 @@
 // The module _native. Only this folder knows Python: numpy arrays in, numpy arrays out, the GIL
 // released while computing. Objects keep what they point to alive.
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
 
+#include <cstring>
 #include <vector>
 
 #include "common.h"
+#include "half.h"
 
 namespace sgl {
 namespace {
+
+float Element(DType type, const uint8_t* row, int64_t i) {
+  float wide;
+  uint16_t half;
+  if (type == DType::kI8) return static_cast<int8_t>(row[i]);
+  if (type == DType::kF32) {
+    std::memcpy(&wide, row + 4 * i, 4);
+    return wide;
+  }
+  std::memcpy(&half, row + 2 * i, 2);
+  return type == DType::kF16 ? HalfToFloat(half) : Bf16ToFloat(half);
+}
 
 std::vector<std::string> InstructionSets() {
   std::vector<std::string> names;
@@ -75,6 +90,29 @@ Array<float> UnpackRows(const Weight& weight, int64_t begin, int64_t end) {
 }
 
 }  // namespace
+
+std::pair<Array<float>, Array<float>> Pool::Read(Longs wanted) const {
+  const PageBlock* memory[] = {&k, &v, &k_scale, &v_scale};
+  Array<float> out[2];
+  for (int i = 0; i < 2; ++i) {
+    out[i] = NewArray<float>(
+        {wanted.size(), static_cast<size_t>(kv_heads), static_cast<size_t>(head_dim)});
+    float* to = out[i].data();
+    for (size_t t = 0; t < wanted.size(); ++t) {
+      const int64_t slot = wanted.data()[t];
+      if (slot < 0 || slot >= slots) throw nb::index_error("slot out of range");
+      for (int64_t h = 0; h < kv_heads; ++h, to += head_dim) {
+        const int64_t row = h * slots + slot;
+        const uint8_t* from = memory[i]->data() + row * PaddedHeadDim(head_dim) * SizeOf(type);
+        const float scale =
+            type == DType::kI8 ? reinterpret_cast<float*>(memory[2 + i]->data())[row] : 1;
+        for (int64_t d = 0; d < head_dim; ++d) to[d] = scale * Element(type, from, d);
+      }
+    }
+  }
+  return {out[0], out[1]};
+}
+
 }  // namespace sgl
 
 NB_MODULE(_native, m) {
@@ -111,7 +149,9 @@ NB_MODULE(_native, m) {
       "float32 scale for every head of every slot. head_dim: any.")
       .def(nb::init<int64_t, int64_t, int64_t, const std::string&>(), nb::arg("slots"),
            nb::arg("kv_heads"), nb::arg("head_dim"), nb::arg("dtype"))
-      .def_prop_ro("nbytes", [](const Pool& p) { return 2 * (p.bytes() + p.scale_bytes()); });
+      .def_prop_ro("nbytes", [](const Pool& p) { return 2 * (p.bytes() + p.scale_bytes()); })
+      .def("read", &Pool::Read, nb::arg("slots"),
+           "Keys and values of slots as float32 [slots, kv_heads, head_dim], for tests.");
 
   BindProgram(m);
   BindSampling(m);

@@ -3,6 +3,7 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include <cstring>
 #include <tuple>
 #include <vector>
 
@@ -89,6 +90,38 @@ class PyProgram {
     hidden_ = w.k;
   }
 
+  Array<float> Read(BufferId buffer, int64_t rows) {
+    const int64_t width = program_.Width(buffer);
+    CheckRows(rows);
+    auto out = NewArray<float>({static_cast<size_t>(rows), static_cast<size_t>(width)});
+    if (const float* floats = program_.Floats(buffer)) {
+      std::memcpy(out.data(), floats, out.nbytes());
+      return out;
+    }
+    const QBlock* blocks = program_.Blocks(buffer);
+    for (int64_t i = 0; i < rows * width; ++i) {
+      out.data()[i] = blocks[i / 32].scale * static_cast<float>(blocks[i / 32].q[i % 32]);
+    }
+    return out;
+  }
+
+  void Write(BufferId buffer, Floats2 values) {
+    const int64_t width = program_.Width(buffer);
+    CheckRows(static_cast<int64_t>(values.shape(0)));
+    if (static_cast<int64_t>(values.shape(1)) != width) {
+      throw std::invalid_argument("values have width " + std::to_string(values.shape(1)) +
+                                  ", the buffer " + std::to_string(width));
+    }
+    if (float* floats = program_.Floats(buffer)) {
+      std::memcpy(floats, values.data(), values.nbytes());
+      return;
+    }
+    for (size_t r = 0; r < values.shape(0); ++r) {
+      kernels_.quantize(values.data() + static_cast<int64_t>(r) * width, width,
+                        program_.Blocks(buffer) + static_cast<int64_t>(r) * width / 32);
+    }
+  }
+
   void Profile(bool on) { program_.Profile(on); }
   std::vector<std::pair<std::string, double>> Times() const { return program_.Times(); }
 
@@ -153,6 +186,13 @@ class PyProgram {
   }
 
  private:
+  void CheckRows(int64_t rows) const {
+    if (rows < 0 || rows > program_.max_tokens()) {
+      throw std::invalid_argument("buffers hold 0 to " + std::to_string(program_.max_tokens()) +
+                                  " rows; got " + std::to_string(rows));
+    }
+  }
+
   const PackedWeight& Hold(nb::object weight) {
     Weight& w = nb::cast<Weight&>(weight);
     if (w.w.nr != kernels_.nr) {
@@ -244,6 +284,10 @@ void BindProgram(nb::module_& m) {
            nb::arg("out"))
       .def("add_head", &PyProgram::AddHead, nb::arg("x"), nb::arg("weight"), nb::arg("eps"),
            nb::arg("head"), nb::arg("softcap") = 0.0f)
+      .def("read", &PyProgram::Read, nb::arg("buffer"), nb::arg("rows"),
+           "The first rows of a buffer as float32, for tests of single operations.")
+      .def("write", &PyProgram::Write, nb::arg("buffer"), nb::arg("values"),
+           "Fills the first rows of a buffer with float32 values (quantised if it holds blocks).")
       .def("profile", &PyProgram::Profile, nb::arg("on"), "Start (cleared) or stop measuring.")
       .def("times", &PyProgram::Times, "(name, seconds) of each operation, summed over runs.")
       .def("run", &PyProgram::Run, nb::arg("pool"), nb::arg("input_ids"), nb::arg("positions"),

@@ -107,6 +107,9 @@ struct Pool {
         k_scale(scale_bytes()),
         v_scale(scale_bytes()) {}
 
+  // Keys and values of some slots as floats [slots, kv_heads, head_dim] each.
+  std::pair<Array<float>, Array<float>> Read(Longs wanted) const;
+
   int64_t scale_bytes() const { return type == DType::kI8 ? slots * kv_heads * 4 : 0; }
   int64_t bytes() const { return slots * kv_heads * PaddedHeadDim(head_dim) * SizeOf(type); }
 };

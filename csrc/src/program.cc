@@ -110,6 +110,16 @@ int64_t Program::Width(BufferId id) const {
   return state_->Width(id);
 }
 
+float* Program::Floats(BufferId id) {
+  Width(id);
+  return state_->buffers[static_cast<size_t>(id)].blocks ? nullptr : state_->Floats(id, 0);
+}
+
+QBlock* Program::Blocks(BufferId id) {
+  Width(id);
+  return state_->buffers[static_cast<size_t>(id)].blocks ? state_->Blocks(id, 0) : nullptr;
+}
+
 BufferId Program::AddFloats(int64_t width) {
   if (width < 1)
     Refuse("add_floats", "width " + std::to_string(width) + "; accepted are 1 or more");

@@ -116,6 +116,11 @@ class Program {
   // Floats or values that a buffer holds for a token.
   int64_t Width(BufferId id) const;
 
+  // A buffer's memory between runs, to test and measure operations by themselves: floats
+  // [max_tokens, width] or QBlocks [max_tokens, width / 32]; null if it holds the other kind.
+  float* Floats(BufferId id);
+  QBlock* Blocks(BufferId id);
+
   // Replays. Returns an empty string, or what is wrong with the step (nothing was computed then):
   // every id, position and slot in use is checked.
   std::string Run(ThreadPool& pool, const Step& step);
