@@ -36,8 +36,7 @@ from benchmarks.serving.contenders import (
     wait_for_calm,
 )
 from benchmarks.serving.floor import Work, distinct_tokens, floor_seconds, limits_of, model_facts
-from benchmarks.serving.workloads import WORKLOADS
-
+from benchmarks.serving.workloads import WORKLOADS, Workload
 from sglang.formats.embedded import EMBEDDED_HELP, find_embedded_model
 from sglang.text.tokenizer import load_tokenizer
 
@@ -59,6 +58,7 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--peers", default="llama.cpp,openvino", help="who to compare with; '' for nobody")
     parser.add_argument("--flags", default="", help="more flags for this server, e.g. '--chunked-prefill-size 256'")
     parser.add_argument("--patience", type=float, default=20, help="seconds to wait for an idle machine each time")
+    parser.add_argument("--tries", type=int, default=2, help="measurements at most while others disturb them")
     parser.add_argument("--into", type=Path, help="results file to write; rows it has already are kept or replaced")
     args = parser.parse_args(argv)
     args.workloads = [name for name in args.workloads.split(",") if name]
@@ -113,19 +113,32 @@ class Bench:
         return found
 
     async def workload(self, name: str) -> None:
-        workload = WORKLOADS[name]
+        """Measure all contenders; again while others disturb it, at most ``--tries`` times; the calmest try counts."""
         contenders = [c for c in self.contenders if name not in HTTP_ONLY or not isinstance(c, InProcess)]
         if name == "batch" and self.engine is not None:
             contenders.insert(1, self.engine)
-        row = self.result["rows"].setdefault(name, {})
+        calmest = float("inf")
+        for number in range(self.args.tries):
+            row = await self._measure_all(WORKLOADS[name], contenders, number)
+            disturbed = max(numbers.get("other_cores", 0.0) for numbers in row.values())
+            if disturbed < calmest:
+                calmest = disturbed
+                self.result["rows"][name] = row
+            if disturbed <= BUSY:
+                break
+        self._derive(name, self.result["rows"][name])
+
+    async def _measure_all(self, workload: Workload, contenders: list[Contender], number: int) -> dict[str, Any]:
+        row = {}
+        seed = self.args.seed + "'" * number  # fresh prompts: caches know the old ones
         for contender in contenders:
             await wait_for_calm(self.args.patience, BUSY)
-            measured = await contender.measure(workload, self.args.seed, self.args.scale)
+            measured = await contender.measure(workload, seed, self.args.scale)
             row[contender.name] = measured.numbers
-            if measured.prompts and name not in self.result["floor_s"]:
-                self._floor(name, measured)
-            self._progress(name, contender.name, measured.numbers)
-        self._derive(name, row)
+            if measured.prompts and workload.name not in self.result["floor_s"]:
+                self._floor(workload.name, measured)
+            self._progress(workload.name, contender.name, measured.numbers)
+        return row
 
     def _floor(self, name: str, measured: Measured) -> None:
         limits = limits_of(self.card)
@@ -181,6 +194,7 @@ class Bench:
 async def run(args: argparse.Namespace) -> Path:
     """Measure everything asked for; the path of the results file, which is complete after each measurement."""
     print("probing the machine …", file=sys.stderr, flush=True)
+    await wait_for_calm(args.patience, BUSY)
     card = machine.machine_card()
     path = args.into or RESULTS / f"serving-{card['date'][:10]}-{slug(card)}.json"
     for model in args.model:

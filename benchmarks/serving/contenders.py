@@ -7,6 +7,7 @@ import contextlib
 import dataclasses
 import json
 import os
+import resource
 import socket
 import subprocess
 import sys
@@ -61,6 +62,12 @@ class Watch:
         others = max(0.0, self.all - self.own - measured)
         used = {"client_cores": self.own, "server_cores": measured, "other_cores": others}
         return {name: seconds / self.wall for name, seconds in used.items()}
+
+
+def children_seconds() -> float:
+    """Processor time of all child processes that have ended, and theirs."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 async def wait_for_calm(patience: float, cores: float) -> None:
@@ -126,8 +133,10 @@ class HttpServer:
 
     async def _wait_until_ready(self, client: Client, start: float) -> None:
         assert self._process is not None
+        trouble = f"was not ready within {START_TIMEOUT:.0f} s"
         while time.perf_counter() - start < START_TIMEOUT:
             if self._process.poll() is not None:
+                trouble = f"ended with {self._process.returncode}"
                 break
             with contextlib.suppress(OSError, ServerSaidNo, json.JSONDecodeError):
                 await client.get("/health")
@@ -135,7 +144,7 @@ class HttpServer:
             await asyncio.sleep(0.02)
         tail = self._log.read_text(errors="replace")[-2000:]
         self.stop()
-        raise RuntimeError(f"{self.name} was not ready within {START_TIMEOUT:.0f} s; the end of its output:\n{tail}")
+        raise RuntimeError(f"{self.name} {trouble}; the end of its output:\n{tail}")
 
     def stop(self) -> None:
         process, self._process, self._client = self._process, None, None
@@ -178,13 +187,16 @@ class InProcess:
 
     async def measure(self, workload: Workload, seed: str, scale: float) -> Measured:
         command = [*self._command, "--workload", workload.name, "--seed", seed, "--scale", str(scale)]
-        process = await asyncio.create_subprocess_exec(
-            *command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=self._env, cwd=ROOT
-        )
-        out, errors = await process.communicate()
+        before = children_seconds()
+        with Watch() as watch:
+            process = await asyncio.create_subprocess_exec(
+                *command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=self._env, cwd=ROOT
+            )
+            out, errors = await process.communicate()
         if process.returncode != 0:
             raise RuntimeError(f"{self.name} ended with {process.returncode}:\n{errors.decode()[-2000:]}")
-        return Measured(json.loads(out.decode().strip().splitlines()[-1]))
+        numbers = json.loads(out.decode().strip().splitlines()[-1])
+        return Measured({**numbers, "other_cores": watch.cores(children_seconds() - before)["other_cores"]})
 
     def stop(self) -> None:
         """Nothing: each program ends by itself."""

@@ -12,7 +12,6 @@ import time
 
 from benchmarks.serving import workloads
 from benchmarks.serving.stats import Reply, summary
-
 from sglang import Engine
 
 

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import openvino_genai as genai
+
 from benchmarks.serving import workloads
 from benchmarks.serving.stats import Reply, summary
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+
 from benchmarks.serving.client import ServerSaidNo, read_reply
 
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+
 from benchmarks.serving import report, system
 from benchmarks.serving.bars import Limit
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
+
 from benchmarks.serving.floor import Limits, ModelFacts, Work, distinct_tokens, floor_seconds
 from benchmarks.serving.stats import Reply, Run, percentile, summary
 

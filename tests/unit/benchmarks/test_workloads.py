@@ -6,6 +6,7 @@ import asyncio
 from itertools import pairwise
 
 import pytest
+
 from benchmarks.serving.stats import Reply, Run
 from benchmarks.serving.workloads import WORKLOADS, run
 
