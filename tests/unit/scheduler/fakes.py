@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from sglang.executor.batch import ForwardBatch, StepResult, TokenLogprobs
+from sglang.executor.batch import ForwardBatch, SampleRow, StepResult, TokenLogprobs
 from sglang.ipc.messages import AbortReq, BatchTokenIDOutput, LogprobDelta, Message, TokenizedGenerateReqInput
 from sglang.ipc.sampling_params import SamplingParams
 from sglang.processes.scheduler.config import SchedulerConfig
 from sglang.processes.scheduler.core import SchedulerCore
+from unit.scheduler.fake_grammars import allowed_tokens
 
 VOCAB = 97
 PRIME = 1_000_003
@@ -48,7 +49,7 @@ class ArithmeticExecutor:
             start += query
         for p in batch.prompt_logprobs:
             assert 0 <= p.offset <= p.offset + len(p.targets) <= batch.query_lens[p.row], "scores what is not computed"
-        tokens = [(int(states[s.row][-1]) + s.seed * 13 + s.position * 5) % VOCAB for s in batch.sample]
+        tokens = [_choose(int(states[s.row][-1]) + s.seed * 13 + s.position * 5, s) for s in batch.sample]
         return StepResult(
             tokens=tokens,
             logprobs=[
@@ -68,6 +69,13 @@ class ArithmeticExecutor:
                 for p in batch.prompt_logprobs
             ],
         )
+
+
+def _choose(key: int, sample: SampleRow) -> int:
+    if sample.mask is None:
+        return key % VOCAB
+    allowed = allowed_tokens(sample.mask, VOCAB)
+    return allowed[key % len(allowed)]
 
 
 def _entry(state: int, token: int, top: int, ids: list[int] | None) -> TokenLogprobs:
@@ -145,8 +153,9 @@ def make_core(**settings: Any) -> SchedulerCore:
     clock: Callable[[], float] = settings.pop("clock", lambda: 0.0)
     factory = settings.pop("text_watch_factory", None)
     seed = settings.pop("rng_seed", 0)
+    grammars = settings.pop("grammars", None)
     base: dict[str, Any] = {"num_slots": 256, "context_length": 128, "max_running_requests": 8}
-    return SchedulerCore(SchedulerConfig(**{**base, **settings}), factory, clock, random.Random(seed))
+    return SchedulerCore(SchedulerConfig(**{**base, **settings}), factory, clock, random.Random(seed), grammars)
 
 
 def make_request(rid: str, prompt: list[int] | int, **fields: Any) -> TokenizedGenerateReqInput:
