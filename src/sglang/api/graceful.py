@@ -91,6 +91,8 @@ class GracefulServer(uvicorn.Server):
             self.should_exit = True
             return
         self._life.starting = False
+        for start in self._life.on_ready:
+            start()
         args = self._system.server_args
         logger.info("%s is served on %s", args.served_model_name, args.url(self._port()))
         print(READY_LINE, flush=True)

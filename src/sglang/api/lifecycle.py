@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 
 
 @dataclass(slots=True)
@@ -17,6 +18,8 @@ class Lifecycle:
     """The last health request got no answer from the model."""
     active: int = 0
     """Requests in progress, probes excluded."""
+    on_ready: list[Callable[[], None]] = field(default_factory=list)
+    """Called in the event loop when the server has become ready."""
 
     @property
     def serving(self) -> bool:

@@ -56,6 +56,9 @@ def _serve(front: Front, system: System) -> int:
     failure: str | None = None
     try:
         failure = front.serve(system)
+    except ValueError as error:  # a setting of the doors that can't be used explains itself
+        logger.debug("start failed", exc_info=True)
+        failure = str(error)
     except KeyboardInterrupt:
         pass
     finally:

@@ -43,5 +43,5 @@ class HttpArgs:
     sidecar: str | None = ignored(None, "helper program to start beside the server")
     sidecar_args: str | None = ignored(None, "its arguments")
     smg_http_sidecar_port: int | None = ignored(None, "port of an HTTP sidecar")
-    file_storage_path: str | None = ignored(None, "unused; kept for old scripts")
+    file_storage_path: str | None = flag(None, "folder of /v1/files and /v1/batches; without it both are off")
     use_ray: bool = ignored(False, "start the processes through Ray")
