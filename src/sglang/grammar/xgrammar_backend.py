@@ -40,11 +40,10 @@ class XGrammarBackend:
     def _compile(self, spec: GrammarSpec) -> Any:
         compiler, options = self._compiler, self._options
         if spec.kind == "json_schema":
-            if spec.text == ANY_JSON:
-                return compiler.compile_builtin_json_grammar()
+            schema = "{}" if spec.text == ANY_JSON else spec.text
             spaces = options.max_whitespace if options.any_whitespace else None
             return compiler.compile_json_schema(
-                spec.text, options.any_whitespace, None, None if options.any_whitespace else (",", ":"), True, spaces,
+                schema, options.any_whitespace, None, None if options.any_whitespace else (",", ":"), True, spaces,
                 False,
             )  # fmt: skip
         if spec.kind == "regex":
