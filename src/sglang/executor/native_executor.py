@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sglang.executor.batch import ForwardBatch, IntArray, StepResult
+from sglang.executor.native_sampler import NativeSampler
 from sglang.executor.pieces import Piece, pieces
 from sglang.executor.record import Recorder
 from sglang.executor.start_report import StartReport
@@ -15,7 +16,7 @@ from sglang.models.base import CausalLM
 from sglang.ops.native import NativeOps, NativeWeight
 from sglang.sampling.logprobs import score_prompt
 from sglang.sampling.rows import PromptLogprobRow, SampleRow
-from sglang.sampling.sampler import Sampler, is_plain
+from sglang.sampling.sampler import is_plain
 
 Floats = npt.NDArray[np.float32]
 
@@ -35,7 +36,7 @@ class NativeExecutor:
         self._ops = ops
         self._logit_cap = model.head.logit_cap
         self._head_weight = cast(NativeWeight, model.head.weight)
-        self._sampler = Sampler(self.vocab_size)
+        self._sampler = NativeSampler(ops, self.vocab_size)
 
     def run(self, batch: ForwardBatch) -> StepResult:
         """See :meth:`sglang.executor.batch.Executor.run`."""

@@ -47,6 +47,15 @@ class Sampler:
                 # argmax stops at the first NaN, so the chosen values show whether any row is broken.
                 if np.isfinite(logits[np.arange(len(rows)), tokens]).all():
                     return tokens.tolist(), None, None
+            for values, row in zip(logits, rows, strict=True):
+                adjust(values, row)
+        return self.sample_adjusted(logits, rows)
+
+    def sample_adjusted(
+        self, logits: LogitRows, rows: list[SampleRow]
+    ) -> tuple[list[int], list[bool] | None, list[TokenLogprobs | None] | None]:
+        """:meth:`sample` from where masks, penalties and biases have been applied."""
+        with np.errstate(all="ignore"):
             results = [self._sample_row(*pair) for pair in zip(logits, rows, strict=True)]
         invalid = [result[1] for result in results]
         logprobs = [result[2] for result in results]
@@ -59,7 +68,6 @@ class Sampler:
     def _sample_row(self, logits: LogitRows, row: SampleRow) -> tuple[int, bool, TokenLogprobs | None]:
         """One row: (token, logits were broken, logprobs if asked for)."""
         params = row.params
-        adjust(logits, row)
         invalid = repair(logits)
         best = int(logits.argmax())
         if invalid:
