@@ -50,7 +50,7 @@ FIELDS: dict[str, list[str]] = {
 VALID: dict[str, dict[str, Any]] = {
     "/generate": {"text": TEXT, "sampling_params": {"max_new_tokens": 1}},
     "/v1/completions": {"prompt": TEXT, "max_tokens": 1},
-    "/v1/chat/completions": {"messages": MESSAGES, "max_tokens": 1},
+    "/v1/chat/completions": {"messages": MESSAGES, "max_tokens": 1, "temperature": 0},
     "/tokenize": {"prompt": TEXT},
     "/detokenize": {"tokens": [1]},
 }

@@ -1,7 +1,8 @@
 """Greedy tokens and prompt logprobs of real models equal ``transformers`` in float32 on the same dequantized weights.
 
 The oracle scores our own continuation in one pass: if its argmax at every position, given our tokens so far, is the
-token we produced, then its greedy continuation is ours.
+token we produced, then its greedy continuation is ours. Where activations are rounded to int8 (quantized files on the
+native kernels) tokens are nearly as likely as the oracle's, and logprobs near its own.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import gc
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -52,30 +54,45 @@ def folder(gguf: Path, oracle: transformers.PreTrainedModel, tmp_path_factory: p
     return path
 
 
-def run(model: Path, tokenizer: Path) -> list[dict]:
+def run(model: Path, tokenizer: Path, **flags: Any) -> list[dict[str, Any]]:
     params = {"temperature": 0, "max_new_tokens": NEW_TOKENS, "ignore_eos": True}
-    with sglang.Engine(model_path=str(model), tokenizer_path=str(tokenizer), max_total_tokens=8192) as engine:
+    with sglang.Engine(model_path=str(model), tokenizer_path=str(tokenizer), max_total_tokens=8192, **flags) as engine:
         return engine.generate(PROMPTS, params, return_logprob=True, logprob_start_len=0)
 
 
-def check(results: list[dict], oracle: transformers.PreTrainedModel) -> None:
+def compare(result: dict[str, Any], oracle: transformers.PreTrainedModel) -> tuple[torch.Tensor, torch.Tensor]:
+    """How much likelier the oracle's favourite is than each token of ours; how far each logprob is off."""
+    meta = result["meta_info"]
+    prompt = [entry[1] for entry in meta["input_token_logprobs"]]
+    ids = torch.tensor([prompt + result["output_ids"]])
+    with torch.inference_mode():
+        logprobs = oracle(ids).logits[0].log_softmax(-1)
+    theirs = logprobs[:-1].gather(1, ids[0, 1:, None])[:, 0]
+    ours = [entry[0] for entry in meta["input_token_logprobs"][1:] + meta["output_token_logprobs"]]
+    start = len(prompt) - 1
+    assert meta["completion_tokens"] == NEW_TOKENS
+    return logprobs[start:-1].amax(-1) - theirs[start:], (theirs - torch.tensor(ours)).abs()
+
+
+def check(results: list[dict[str, Any]], oracle: transformers.PreTrainedModel) -> None:
     for result in results:
-        meta = result["meta_info"]
-        prompt = [entry[1] for entry in meta["input_token_logprobs"]]
-        ids = torch.tensor([prompt + result["output_ids"]])
-        with torch.inference_mode():
-            logprobs = oracle(ids).logits[0].log_softmax(-1)
-        start = len(prompt) - 1
-        assert logprobs[start:-1].argmax(-1).tolist() == result["output_ids"]
-        theirs = logprobs[:-1].gather(1, ids[0, 1:, None])[:, 0]
-        ours = [entry[0] for entry in meta["input_token_logprobs"][1:] + meta["output_token_logprobs"]]
-        assert (theirs - torch.tensor(ours)).abs().max().item() < 1e-3
-        assert meta["completion_tokens"] == NEW_TOKENS
+        behind, off = compare(result, oracle)
+        assert behind.max().item() == 0
+        assert off.max().item() < 1e-3
 
 
-def test_gguf_equals_transformers(gguf: Path, oracle: transformers.PreTrainedModel) -> None:
-    check(run(gguf, gguf), oracle)
+def test_the_reference_equals_transformers(gguf: Path, oracle: transformers.PreTrainedModel) -> None:
+    check(run(gguf, gguf, attention_backend="torch_native"), oracle)
 
 
-def test_safetensors_folder_equals_transformers(folder: Path, gguf: Path, oracle: transformers.PreTrainedModel) -> None:
-    check(run(folder, gguf), oracle)
+def test_native_float32_equals_transformers(folder: Path, gguf: Path, oracle: transformers.PreTrainedModel) -> None:
+    check(run(folder, gguf, kv_cache_dtype="float32"), oracle)
+
+
+def test_native_quantized_comes_near_transformers(gguf: Path, oracle: transformers.PreTrainedModel) -> None:
+    pairs = [compare(result, oracle) for result in run(gguf, gguf)]
+    behind, off = (torch.cat(column) for column in zip(*pairs, strict=True))
+    print(behind.max(), (behind > 0).float().mean(), off.mean(), off.max())
+    assert behind.max().item() < 0.5
+    assert (behind > 0).float().mean().item() < 0.03
+    assert off.mean().item() < 0.05
