@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from sglang.parsers.events import ParserEvent, ReasoningDelta
-from sglang.parsers.source import Emit, Reader, Source, begins_with, ignore, read_until, space, until
+from sglang.parsers.source import Emit, Reader, Source, begins_with, close, feed, ignore, read_until, space, until
 from sglang.parsers.tools.json_calls import json_arguments
 from sglang.parsers.tools.writer import CallWriter, ToolSpecs
 
@@ -47,13 +47,11 @@ class HarmonyParser:
         next(self._reader, None)
 
     def push(self, text: str) -> list[ParserEvent]:
-        self._source.text += text
-        next(self._reader, None)
+        feed(self._source, self._reader, text)
         return self._writer.take()
 
     def finish(self) -> list[ParserEvent]:
-        self._source.closed = True
-        next(self._reader, None)
+        close(self._source, self._reader)
         self._writer.finish()
         return self._writer.take()
 

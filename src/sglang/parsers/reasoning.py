@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from sglang.parsers.events import ParserEvent, ReasoningDelta, TextDelta
-from sglang.parsers.source import Emit, Reader, Source, begins_with, space, until
+from sglang.parsers.source import Emit, Reader, Source, begins_with, close, feed, space, until
 
 Switch = tuple[str, Any]
 """(template variable, default): thinking is on where the variable's value, or else the default, is truthy."""
@@ -136,15 +136,14 @@ class ReasoningParser:
         next(self._reader, None)
 
     def push(self, text: str) -> list[ParserEvent]:
-        self._source.text += text
-        return self._resume()
+        feed(self._source, self._reader, text)
+        return self._take()
 
     def finish(self) -> list[ParserEvent]:
-        self._source.closed = True
-        return self._resume()
+        close(self._source, self._reader)
+        return self._take()
 
-    def _resume(self) -> list[ParserEvent]:
-        next(self._reader, None)
+    def _take(self) -> list[ParserEvent]:
         events, self._events = self._events, []
         return events
 

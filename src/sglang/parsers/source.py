@@ -34,6 +34,23 @@ class Source:
         self.text = text + self.text
 
 
+STEP = 4096
+"""Characters that a reader gets at once: what it takes is copied off the front, so the rest has to be short."""
+
+
+def feed(src: Source, reader: Reader[object], text: str) -> None:
+    """Let the reader read on."""
+    for at in range(0, len(text), STEP):
+        src.text += text[at : at + STEP]
+        next(reader, None)
+
+
+def close(src: Source, reader: Reader[object]) -> None:
+    """Let the reader read to the end."""
+    src.closed = True
+    next(reader, None)
+
+
 def ignore(text: str) -> None:
     """An :data:`Emit` for text that nobody wants."""
 

@@ -206,6 +206,20 @@ def test_arguments_arrive_while_they_are_written() -> None:
         assert "".join(getattr(event, "delta", "") for event in events) == '{"s": "abcd', case
 
 
+@pytest.mark.parametrize("case", RENDERS)
+def test_long_answers_take_time_in_proportion(case: str) -> None:
+    """Much text in one piece: work that grows with its square would take minutes."""
+    text = RENDERS[case][1]([("f", {"s": "word\n" * 4_000, "l": list(range(8_000))})])
+    result = whole(maker(case), text)
+    assert json.loads(str(result.calls[0][2]))["l"][-1] == 7_999
+
+
+def test_calls_beyond_the_limit_are_dropped() -> None:
+    specs = ToolSpecs.of(TOOLS, max_calls=1)
+    result = whole(lambda: make_tool_parser("qwen25", specs), RENDERS["qwen25"][1](RICH))
+    assert [(call[0], call[3]) for call in result.calls] == [("f", True)]
+
+
 @pytest.mark.parametrize("depth", [50, 5000])
 @pytest.mark.parametrize("case", ["qwen25", "pythonic", "gemma4", "glm45"])
 def test_deep_nesting_ends_a_call_and_nothing_else(case: str, depth: int) -> None:

@@ -36,7 +36,7 @@ class ChatCore:
 
     async def start(self, chat: ChatRequest) -> ChatRun:
         """Check everything, then submit. Raises InvalidRequest before any work, RequestAborted when it can't start."""
-        check_tools(chat)
+        await check_tools(chat)
         variables = self._template_kwargs(chat)
         ids = chat.input_ids if chat.input_ids is not None else await self.prompt_ids(chat)
         plan = self.parsers.plan(chat, ids, variables)

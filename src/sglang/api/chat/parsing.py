@@ -102,7 +102,8 @@ class ChatParsers:
         inside, closed = self._thinking(chat, prompt)
         form = self.form
         on = form is not None and form.is_on(template_kwargs) and not closed
-        specs = ToolSpecs.of(chat.tools, self._forward_unknown) if looks else None
+        limit = None if chat.parallel_tool_calls else 1
+        specs = ToolSpecs.of(chat.tools, self._forward_unknown, limit) if looks else None
         return ChatPlan(
             chat=chat,
             constraint=constraint,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Iterable
 from functools import lru_cache
@@ -26,13 +27,17 @@ _DATA_KEYS = frozenset({"enum", "const", "default", "examples"})
 EMPTY_PARAMETERS: dict[str, Any] = {"type": "object", "properties": {}}
 
 
-def check_tools(chat: ChatRequest) -> None:
+async def check_tools(chat: ChatRequest) -> None:
     """Raise InvalidRequest where tools or tool_choice can't work, naming the tool."""
     choice = chat.tool_choice
-    if not chat.tools:
-        if choice.mode in ("required", "named"):
-            raise InvalidRequest(f"tool_choice: tools can't be empty when a tool call is {choice.mode}", "tool_choice")
-        return
+    if chat.tools:  # in a thread: a large schema takes a while, and other requests go on meanwhile
+        await asyncio.to_thread(_check_tools, chat)
+    elif choice.mode in ("required", "named"):
+        raise InvalidRequest(f"tool_choice: tools can't be empty when a tool call is {choice.mode}", "tool_choice")
+
+
+def _check_tools(chat: ChatRequest) -> None:
+    choice = chat.tool_choice
     if len(chat.tools) > MAX_TOOLS:
         raise InvalidRequest(f"tools: {len(chat.tools)} tools; at most {MAX_TOOLS} are allowed", "tools")
     sizes = 0
@@ -43,7 +48,8 @@ def check_tools(chat: ChatRequest) -> None:
             raise InvalidRequest(
                 f"tools: their parameters hold more than {MAX_SCHEMA_CHARS} characters of JSON", "tools"
             )
-        if (problem := _schema_problem(text)) is not None:
+        problem = _known_problem(text) if len(text) <= MAX_KNOWN_CHARS else _schema_problem(text)
+        if problem is not None:
             raise InvalidRequest(
                 f"tools[{index}].function.parameters: {problem}; accepted: a JSON Schema (draft 2020-12) of an object",
                 "tools",
@@ -94,9 +100,8 @@ def _json_types(node: Any) -> Any:
     return renamed
 
 
-@lru_cache(maxsize=512)
 def _schema_problem(schema: str) -> str | None:
-    """What is wrong with a schema; None if nothing is. Clients send the same tools with every turn."""
+    """What is wrong with a schema; None if nothing is."""
     from jsonschema import Draft202012Validator  # a tenth of a second of start-up that requests with tools pay
     from jsonschema.exceptions import SchemaError, best_match
 
@@ -108,3 +113,8 @@ def _schema_problem(schema: str) -> str | None:
         return None
     where = ".".join(str(part) for part in error.absolute_path) or "schema"
     return f"{where}: {error.message[:200]}"
+
+
+MAX_KNOWN_CHARS = 16_000
+_known_problem = lru_cache(maxsize=512)(_schema_problem)
+"""Clients send the same tools with every turn."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
+from pydantic import Field
 
 from sglang.api.answers import native_responses
 from sglang.api.body import RequestModel, body_doc, read_body
@@ -19,17 +21,19 @@ from sglang.parsers.events import ReasoningDelta, TextDelta
 from sglang.parsers.registry import make_tool_parser, parse_whole
 from sglang.parsers.tools.writer import ToolSpecs
 
+MAX_TEXT_CHARS = 1_000_000
+
 router = APIRouter(tags=["native"], responses=native_responses())
 
 
 class ParseFunctionCallRequest(RequestModel):
-    text: str
+    text: str = Field(max_length=MAX_TEXT_CHARS)
     tools: list[Tool]
     tool_call_parser: str
 
 
 class SeparateReasoningRequest(RequestModel):
-    text: str
+    text: str = Field(max_length=MAX_TEXT_CHARS)
     reasoning_parser: str
     return_blocks: bool = False
 
@@ -40,7 +44,9 @@ async def parse_function_call(request: Request) -> Response:
     body = await read_body(request, ParseFunctionCallRequest)
     name = _known(choose_tool_format, body.tool_call_parser, request)
     specs = ToolSpecs.of([tool.model_dump() for tool in body.tools], read_env().forward_unknown_tools)
-    text, calls = parse_whole(make_tool_parser(name, specs), body.text) if name else (body.text, [])
+    text, calls = body.text, []
+    if name is not None:  # in a thread: a long text takes a while, and other requests go on meanwhile
+        text, calls = await asyncio.to_thread(parse_whole, make_tool_parser(name, specs), body.text)
     found = [
         {"tool_index": index, "name": tool, "parameters": arguments} for index, (tool, arguments) in enumerate(calls)
     ]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sglang.parsers.events import ParserEvent, TextDelta, ToolCallArguments, ToolCallEnd, ToolCallStart
-from sglang.parsers.source import Source
+from sglang.parsers.source import Source, close, feed
 
 MAX_NAME_CHARS = 256
 
@@ -19,12 +19,14 @@ class ToolSpecs:
     parameters: dict[str, dict[str, Any]] = field(default_factory=dict)
     forward_unknown: bool = False
     """Report calls of tools that were not offered instead of dropping them."""
+    max_calls: int | None = None
+    """Further calls are dropped."""
 
     @classmethod
-    def of(cls, tools: list[dict[str, Any]], forward_unknown: bool = False) -> ToolSpecs:
+    def of(cls, tools: list[dict[str, Any]], forward_unknown: bool = False, max_calls: int | None = None) -> ToolSpecs:
         """From OpenAI's form ``{"function": {"name", "parameters"}}``."""
         functions = [tool["function"] for tool in tools]
-        return cls({item["name"]: item.get("parameters") or {} for item in functions}, forward_unknown)
+        return cls({item["name"]: item.get("parameters") or {} for item in functions}, forward_unknown, max_calls)
 
     def __contains__(self, name: str) -> bool:
         return name in self.parameters or self.forward_unknown
@@ -34,18 +36,20 @@ class CallWriter:
     """Takes what readers find, in order; keeps the events until they are taken.
 
     - Text counts until the first call (or what claimed to be one); white space directly before it is dropped.
-    - Calls of unknown tools are dropped, their arguments too.
+    - Calls of unknown tools are dropped, their arguments too; so are calls beyond ``tools.max_calls``.
     """
 
     def __init__(self, tools: ToolSpecs) -> None:
         self.tools = tools
         self._events: list[ParserEvent] = []
+        self._arguments: list[str] = []
         self._held = ""
         self._blocked = False
         self._open: int | None = None
         self._count = 0
 
     def take(self) -> list[ParserEvent]:
+        self._flush()
         events, self._events = self._events, []
         return events
 
@@ -65,25 +69,26 @@ class CallWriter:
 
     def start(self, name: str, call_id: str | None = None) -> None:
         self.block()
-        if name in self.tools:
+        if name in self.tools and self._count != self.tools.max_calls:
             self._open = self._count
             self._count += 1
             self._events.append(ToolCallStart(self._open, name, call_id))
 
     def arguments(self, delta: str) -> None:
-        if self._open is None or not delta:
-            return
-        last = self._events[-1] if self._events else None
-        if isinstance(last, ToolCallArguments):
-            self._events[-1] = ToolCallArguments(self._open, last.delta + delta)
-        else:
-            self._events.append(ToolCallArguments(self._open, delta))
+        if self._open is not None and delta:
+            self._arguments.append(delta)
 
     def end(self, complete: bool) -> None:
         """Close the call that is open, if any (an unknown one is not)."""
         if self._open is not None:
+            self._flush()
             self._events.append(ToolCallEnd(self._open, complete))
             self._open = None
+
+    def _flush(self) -> None:
+        if self._arguments and self._open is not None:
+            self._events.append(ToolCallArguments(self._open, "".join(self._arguments)))
+            self._arguments = []
 
     def finish(self) -> None:
         """No more text comes: white space at its end belongs to it after all."""
@@ -104,18 +109,13 @@ class ToolParser:
         self._source = Source()
         self._writer = CallWriter(tools)
         self._reader = read(self._source, self._writer)
-        self._resume()
+        next(self._reader, None)
 
     def push(self, text: str) -> list[ParserEvent]:
-        self._source.text += text
-        self._resume()
+        feed(self._source, self._reader, text)
         return self._writer.take()
 
     def finish(self) -> list[ParserEvent]:
-        self._source.closed = True
-        self._resume()
+        close(self._source, self._reader)
         self._writer.finish()
         return self._writer.take()
-
-    def _resume(self) -> None:
-        next(self._reader, None)
