@@ -22,7 +22,8 @@ def model_info(args: ServerArgs, config: ModelConfig) -> dict[str, Any]:
         "weight_version": args.weight_version,
         "load_format": args.load_format,
         "reasoning_parser": args.reasoning_parser,
-        "tool_call_parser": args.tool_call_parser,
+        # The older name of the same parser, which clients of existing servers compare with.
+        "tool_call_parser": "qwen" if args.tool_call_parser == "qwen25" else args.tool_call_parser,
         "disaggregation_mode": "null",
         "has_image_understanding": False,
         "has_audio_understanding": False,
