@@ -102,6 +102,8 @@ class Person(BaseModel):
     mood: Literal["glad", "sad"]
 
 
+# Our metadata holds lists (weight versions), as existing servers send it; the SDK types it as texts and warns.
+@pytest.mark.filterwarnings("ignore:Pydantic serializer warnings")
 def test_parse_gives_pydantic_models(sdk: openai.OpenAI) -> None:
     messages: Any = [{"role": "user", "content": "Ann is 30 years old and glad. Answer in JSON."}]
     answer = sdk.chat.completions.parse(**options(messages=messages), response_format=Person)

@@ -34,7 +34,7 @@ def test_instructor(qwen_server: Server) -> None:
             response_model=Person,
             messages=[{"role": "user", "content": ASK}],
         )
-        assert person == Person(name="Ann", age=30)
+        assert (person.name, person.age) == ("Ann", 30)  # of a class that instructor makes
 
 
 def test_langchain(qwen_server: Server) -> None:
