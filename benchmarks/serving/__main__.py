@@ -41,7 +41,7 @@ from sglang.formats.embedded import EMBEDDED_HELP, find_embedded_model
 from sglang.text.tokenizer import load_tokenizer
 
 RESULTS = Path(__file__).resolve().parents[1] / "results"
-SYSTEM_PARTS = ("start", "overhead")
+SYSTEM_PARTS = ("steps", "start", "overhead")
 HTTP_ONLY = ("mixed",)
 BUSY = 0.1
 """Cores that others may use before a measurement is called disturbed."""
@@ -179,7 +179,14 @@ class Bench:
         print(f"  {name:9} {who:14} {value:>8} {WORKLOADS[name].unit:13} ({note})", file=sys.stderr, flush=True)
 
     async def system_part(self, name: str) -> None:
-        if name == "start":
+        await wait_for_calm(self.args.patience, BUSY)
+        if name == "steps":
+            self.result["steps"] = await system.model_steps(self.model)
+            if limits := limits_of(self.card):
+                least = self.facts.bytes / limits.read
+                share = least / self.result["steps"]["decode 1"]["step"]
+                self.result["system"]["decode step at batch 1, of the memory floor"] = {report.OURS: share}
+        elif name == "start":
             self.result["system"].update(await system.start_and_memory(self.model, self.contenders, self.card["cores"]))
         elif name == "overhead":
             self.result["system"].update(await system.step_overhead())

@@ -41,6 +41,7 @@ LIMITS = {
     "itl p99 / p50, prefills arriving": Limit(2.0, "×"),
     "ready": Limit(3.0, "s"),
     "memory": Limit(700, "MiB"),
+    "decode step at batch 1, of the memory floor": Limit(0.75, "", least=True),
     "step overhead, batch 1": Limit(400, "µs"),
     "step overhead, batch 32": Limit(1500, "µs"),
 }

@@ -160,6 +160,7 @@ def merge(old: Results | None, new: Results) -> Results:
             merged["models"][model] = result
             continue
         merged["models"][model] = {
+            **before,
             **result,
             "rows": {**before["rows"], **result["rows"]},
             "floor_s": {**before["floor_s"], **result["floor_s"]},

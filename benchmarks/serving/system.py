@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import random
 import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from benchmarks import peers
 from benchmarks.serving import report
@@ -53,18 +55,30 @@ async def start_and_memory(model: Path, contenders: Sequence[Contender], threads
     return values
 
 
+async def model_steps(model: Path) -> dict[str, Any]:
+    """What :mod:`benchmarks.serving.step_driver` measures."""
+    command = [sys.executable, "-m", "benchmarks.serving.step_driver", str(model), "--json"]
+    found: dict[str, Any] = json.loads((await output_of(command)).strip().splitlines()[-1])
+    return found
+
+
 async def step_overhead() -> Values:
     """Microseconds of the scheduler's thread a step, all processes and messages real, the model free; streaming."""
     values: Values = {}
     for batch in (1, 32):
         command = [sys.executable, str(ROOT / "benchmarks" / "whole_system.py")]
         command += ["--batch", str(batch), "--cost", "0,0,0,1", "--ways", "http"]
-        process = await asyncio.create_subprocess_exec(*command, stdout=subprocess.PIPE, cwd=ROOT)
-        out, _ = await process.communicate()
-        if process.returncode != 0:
-            raise RuntimeError(f"{' '.join(command)} ended with {process.returncode}")
-        values[f"step overhead, batch {batch}"] = {report.OURS: named_value(out.decode(), "scheduler main")}
+        values[f"step overhead, batch {batch}"] = {report.OURS: named_value(await output_of(command), "scheduler main")}
     return values
+
+
+async def output_of(command: list[str]) -> str:
+    """What the command prints; its errors go to the terminal."""
+    process = await asyncio.create_subprocess_exec(*command, stdout=subprocess.PIPE, cwd=ROOT)
+    out, _ = await process.communicate()
+    if process.returncode != 0:
+        raise RuntimeError(f"{' '.join(command)} ended with {process.returncode}")
+    return out.decode()
 
 
 def named_value(text: str, name: str) -> float:
