@@ -28,7 +28,7 @@ LARGEST = 128 << 20
 """Bytes of one compiled grammar."""
 MAX_PENDING = 256
 """Grammars that may wait to be compiled."""
-COMPILE_SECONDS = 10.0
+COMPILE_SECONDS = 5
 COMPILE_MEMORY = 1 << 30
 PACE = 0.02
 """Seconds a token may take in the probe, on average."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import select
+import signal
 import subprocess
 import sys
 import time
@@ -15,6 +16,8 @@ from sglang.grammar.spec import GrammarError, GrammarOptions, GrammarSpec
 from sglang.grammar.vocabulary import Vocabulary
 from sglang.grammar.worker import Hello, Probe, Verdict, write_record
 
+PATIENCE = 6
+"""The clock may run so many times as long as the computing: other processes want the processor too."""
 START_SECONDS = 60.0
 """For starting the process and reading the vocabulary."""
 
@@ -30,7 +33,7 @@ class ProbeProcess:
         vocab_size: int,
         eos_ids: list[int],
         *,
-        seconds: float,
+        seconds: int,
         memory: int,
         pace: float,
     ) -> None:
@@ -51,15 +54,17 @@ class ProbeProcess:
 
     def check(self, backend: str, spec: GrammarSpec, options: GrammarOptions) -> float:
         """Seconds that compiling took. Raises :class:`GrammarError` for a grammar that must not be used."""
-        probe = Probe(backend=backend, spec=spec, options=options, pace=self._pace)
+        probe = Probe(backend=backend, spec=spec, options=options, seconds=self._seconds, pace=self._pace)
         try:
             verdict = self._ask(probe)
-        except (OSError, EOFError):  # it was gone: idle for long, or ended by the last grammar
-            self.close()
+        except (OSError, EOFError):  # it was gone, as it ends when it is idle for long; or this grammar ended it
+            if self._overran():
+                raise self._too_long(spec) from None
             try:
                 verdict = self._ask(probe)
             except (OSError, EOFError):
-                self.close()
+                if self._overran():
+                    raise self._too_long(spec) from None
                 text = f"{spec.kind}: takes too much memory to compile; make it smaller"
                 raise GrammarError(text, spec.kind) from None
         if verdict.error is not None:
@@ -89,13 +94,25 @@ class ProbeProcess:
         assert process.stdin is not None
         write_record(process.stdin, probe)  # type: ignore[arg-type]
         try:
-            data = _read_frame(process, time.monotonic() + self._seconds)
+            data = _read_frame(process, time.monotonic() + PATIENCE * self._seconds)
         except TimeoutError:
             self.close()
-            kind = probe.spec.kind
-            text = f"{kind}: takes longer than {self._seconds:g} s to compile; make it smaller"
-            raise GrammarError(text, kind) from None
+            raise self._too_long(probe.spec) from None
         return msgspec.msgpack.decode(data, type=Verdict)
+
+    def _overran(self) -> bool:
+        """Clear away the process; whether it was ended because it computed for too long."""
+        process = self._process
+        if process is not None:
+            try:
+                process.wait(1.0)  # its pipe was closed, so it is about to be gone
+            except subprocess.TimeoutExpired:
+                pass
+        self.close()
+        return process is not None and process.returncode == -signal.SIGXCPU
+
+    def _too_long(self, spec: GrammarSpec) -> GrammarError:
+        return GrammarError(f"{spec.kind}: takes longer than {self._seconds} s to compile; make it smaller", spec.kind)
 
     def _start(self) -> None:
         self._process = process = subprocess.Popen(
