@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
-import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable
@@ -32,8 +30,6 @@ COMPILE_SECONDS = 5
 COMPILE_MEMORY = 1 << 30
 PACE = 0.02
 """Seconds a token may take in the probe, on average."""
-NICENESS = 10
-"""The compiling thread gives way to the model's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +71,7 @@ class GrammarCompiler:
         self._make = make
         self._backends: dict[str, Backend] = {}
         self._cache: OrderedDict[GrammarSpec, Future[Compiled]] = OrderedDict()
-        self._threads = ThreadPoolExecutor(1, "grammar", initializer=_give_way)
-        self._lock = threading.Lock()
+        self._threads = ThreadPoolExecutor(1, "grammar")
         self._counts = {"compiled": 0, "cache_hits": 0, "refused": 0}
         self._seconds = 0.0
 
@@ -158,11 +153,3 @@ def make_compiler(
         pace=PACE,
     )
     return GrammarCompiler(backend, options, vocab_size, probe)
-
-
-def _give_way() -> None:
-    if hasattr(os, "setpriority"):
-        try:
-            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICENESS)
-        except OSError:  # not on this system: nothing is lost but politeness
-            pass

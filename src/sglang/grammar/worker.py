@@ -32,6 +32,10 @@ IDLE_SECONDS = 120.0
 WALK_TOKENS = 48
 """Tokens for which a grammar is followed at random."""
 
+NICENESS = 5
+"""Compiling gives way to the model. (Only here: a thread of the scheduler that gave way could hold the interpreter's
+lock while it waits for a processor.)"""
+
 _LENGTH = struct.Struct("<I")
 
 
@@ -141,6 +145,7 @@ def main() -> None:
     os.dup2(2, 1)
     die_with_parent()
     set_process_title("sglang::grammar")
+    os.nice(NICENESS)
     data = read_frame(source)
     if data is None:
         return
