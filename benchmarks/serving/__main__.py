@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import dataclasses
 import json
 import os
 import re
@@ -35,7 +36,7 @@ from benchmarks.serving.contenders import (
     sglang_server,
     wait_for_calm,
 )
-from benchmarks.serving.floor import Work, distinct_tokens, floor_seconds, limits_of, model_facts
+from benchmarks.serving.floor import Work, distinct_tokens, model_facts
 from benchmarks.serving.workloads import WORKLOADS, Workload
 from sglang.formats.embedded import EMBEDDED_HELP, find_embedded_model
 from sglang.text.tokenizer import load_tokenizer
@@ -79,7 +80,6 @@ class Bench:
 
     def __init__(self, model: Path, args: argparse.Namespace, card: dict[str, Any]) -> None:
         self.model, self.args, self.card = model, args, card
-        self.facts = model_facts(model)
         self.tokenizer = load_tokenizer(model)
         self.contenders = self._contenders()
         self.engine = None if args.url else sglang_engine(model)
@@ -87,11 +87,9 @@ class Bench:
             "file": str(model.name),
             "scale": args.scale,
             "seed": args.seed,
-            "bytes": self.facts.bytes,
-            "layer_macs": self.facts.layer_macs,
-            "head_macs": self.facts.head_macs,
+            "facts": dataclasses.asdict(model_facts(model)),
             "rows": {},
-            "floor_s": {},
+            "work": {},
             "system": {},
         }
 
@@ -126,7 +124,6 @@ class Bench:
                 self.result["rows"][name] = row
             if disturbed <= BUSY:
                 break
-        self._derive(name, self.result["rows"][name])
 
     async def _measure_all(self, workload: Workload, contenders: list[Contender], number: int) -> dict[str, Any]:
         row = {}
@@ -135,37 +132,19 @@ class Bench:
             await wait_for_calm(self.args.patience, BUSY)
             measured = await contender.measure(workload, seed, self.args.scale)
             row[contender.name] = measured.numbers
-            if measured.prompts and workload.name not in self.result["floor_s"]:
-                self._floor(workload.name, measured)
+            if measured.prompts and workload.name not in self.result["work"] and workload.name != "mixed":
+                self.result["work"][workload.name] = dataclasses.asdict(self._work(workload, measured))
             self._progress(workload.name, contender.name, measured.numbers)
         return row
 
-    def _floor(self, name: str, measured: Measured) -> None:
-        limits = limits_of(self.card)
-        if limits is None:
-            return
-        numbers = measured.numbers
-        work = Work(
-            prompt_tokens=distinct_tokens(
-                self.tokenizer.encode_batch(measured.prompts),
-                self.tokenizer.encode_batch(measured.warm) if measured.warm else [],
-            ),
-            output_tokens=numbers["out_tok"],
-            requests=numbers["requests"],
-            steps=WORKLOADS[name].steps(numbers["requests"]),
+    def _work(self, workload: Workload, measured: Measured) -> Work:
+        encode = self.tokenizer.encode_batch
+        return Work(
+            prompt_tokens=distinct_tokens(encode(measured.prompts), encode(measured.warm) if measured.warm else []),
+            output_tokens=measured.numbers["out_tok"],
+            requests=measured.numbers["requests"],
+            steps=workload.steps(measured.numbers["requests"]),
         )
-        self.result["floor_s"][name] = floor_seconds(self.facts, work, limits)
-
-    def _derive(self, name: str, row: dict[str, Any]) -> None:
-        """Limits that follow from workloads."""
-        limits = self.result["system"]
-        if name == "batch" and report.OURS in row and report.ENGINE in row:
-            ratio = row[report.OURS]["out_tok_s"] / row[report.ENGINE]["out_tok_s"]
-            limits["http / Engine"] = {report.OURS: ratio}
-        if name == "mixed":
-            limits["itl p99 / p50, prefills arriving"] = {
-                who: numbers["itl_p99"] / numbers["itl_p50"] for who, numbers in row.items()
-            }
 
     def _progress(self, name: str, who: str, numbers: dict[str, Any]) -> None:
         value = report.number(report.speed(numbers, name))
@@ -182,10 +161,6 @@ class Bench:
         await wait_for_calm(self.args.patience, BUSY)
         if name == "steps":
             self.result["steps"] = await system.model_steps(self.model)
-            if limits := limits_of(self.card):
-                least = self.facts.bytes / limits.read
-                share = least / self.result["steps"]["decode 1"]["step"]
-                self.result["system"]["decode step at batch 1, of the memory floor"] = {report.OURS: share}
         elif name == "start":
             self.result["system"].update(await system.start_and_memory(self.model, self.contenders, self.card["cores"]))
         elif name == "overhead":

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -87,7 +87,3 @@ def limits_of(card: dict[str, Any]) -> Limits | None:
         return None
     full = probe[str(card["cores"])]
     return Limits(read=full["read_gb_s"] * 1e9, int8=full["int8_gmac_s"] * 1e9)
-
-
-def as_json(facts: ModelFacts) -> dict[str, int]:
-    return asdict(facts)

@@ -1,17 +1,23 @@
 """Results → rows → one table. Pure: the results file is all that is needed.
 
-A results file holds ``machine`` (the card) and ``models``: file name → ``rows`` (workload → contender → numbers),
-``floor_s`` (workload → least seconds) and ``system`` (name of a limit → contender → value).
+    python -m benchmarks.serving.report benchmarks/results/X.json       the table of an earlier run
+
+A results file holds ``machine`` (the card) and ``models``: file name → ``facts`` (of the weights), ``rows`` (workload →
+contender → numbers), ``work`` (workload → what it can't avoid), ``steps`` (of the model alone) and ``system`` (name of
+a limit → contender → value).
 """
 
 from __future__ import annotations
 
+import json
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from benchmarks.serving.bars import LIMITS, OPENVINO_RATIOS, RATIOS, ratios_for
+from benchmarks.serving.floor import Limits, ModelFacts, Work, floor_seconds, limits_of
 from benchmarks.serving.workloads import WORKLOADS
 
 OURS, ENGINE, LLAMA_CPP, OPENVINO = "sglang", "Engine", "llama.cpp", "OpenVINO int8"
@@ -46,22 +52,23 @@ def speed(numbers: Numbers | None, workload: str) -> float | None:
     return None if value is None else float(value)
 
 
-def floor_share(numbers: Numbers | None, floor_s: float | None, requests: int | None = None) -> float | None:
-    """Least seconds ÷ seconds taken; None when one is unknown or the run was of another size."""
-    if numbers is None or floor_s is None or (requests is not None and numbers["requests"] != requests):
+def floor_share(numbers: Numbers | None, result: Results, workload: str, limits: Limits | None) -> float | None:
+    """Least seconds ÷ seconds taken; None when one is unknown."""
+    if numbers is None or limits is None:
         return None
-    return floor_s / float(numbers["wall_s"])
+    least = floor_seconds(ModelFacts(**result["facts"]), Work(**result["work"][workload]), limits)
+    return least / float(numbers["wall_s"])
 
 
-def rows_of(model: str, result: Results) -> list[Row]:
+def rows_of(model: str, result: Results, limits: Limits | None) -> list[Row]:
     """All rows of one model: workloads first, then the limits that the system has to keep."""
     return [
-        *(_speed_row(Path(model), name, result) for name in WORKLOADS if name != "mixed" and name in result["rows"]),
-        *_limit_rows(result),
+        *(_speed_row(Path(model), name, result, limits) for name in WORKLOADS if name in result["work"]),
+        *_limit_rows({**result["system"], **_derived(result, limits)}),
     ]
 
 
-def _speed_row(model: Path, name: str, result: Results) -> Row:
+def _speed_row(model: Path, name: str, result: Results, limits: Limits | None) -> Row:
     contenders: dict[str, Numbers] = result["rows"][name]
     mine = speed(contenders.get(OURS), name)
     peers = {}
@@ -70,14 +77,29 @@ def _speed_row(model: Path, name: str, result: Results) -> Row:
         ratio = mine / theirs if mine and theirs else None
         verdict = ratio_verdict(ratio, ratios_for(model, table).get(name))
         peers[peer] = (number(theirs), f"{ratio:.2f}×" if ratio else "–", verdict)
-    share = floor_share(contenders.get(OURS), result["floor_s"].get(name))
+    share = floor_share(contenders.get(OURS), result, name, limits)
     return Row(f"{name}, {WORKLOADS[name].unit}", number(mine), f"{share:.0%}" if share else "–", peers)
 
 
-def _limit_rows(result: Results) -> list[Row]:
+def _derived(result: Results, limits: Limits | None) -> dict[str, dict[str, float]]:
+    """Limits that follow from what was measured for other rows."""
+    derived: dict[str, dict[str, float]] = {}
+    batch, mixed = result["rows"].get("batch", {}), result["rows"].get("mixed", {})
+    if OURS in batch and ENGINE in batch:
+        derived["http / Engine"] = {OURS: batch[OURS]["out_tok_s"] / batch[ENGINE]["out_tok_s"]}
+    if mixed:
+        ratios = {who: numbers["itl_p99"] / numbers["itl_p50"] for who, numbers in mixed.items()}
+        derived["itl p99 / p50, prefills arriving"] = ratios
+    if limits is not None and "steps" in result:
+        least = result["facts"]["bytes"] / limits.read
+        derived["decode step at batch 1, of the memory floor"] = {OURS: least / result["steps"]["decode 1"]["step"]}
+    return derived
+
+
+def _limit_rows(system: dict[str, dict[str, float]]) -> list[Row]:
     rows = []
     for name, limit in LIMITS.items():
-        values = result["system"].get(name)
+        values = system.get(name)
         if not values:
             continue
         mine = values.get(OURS)
@@ -106,7 +128,7 @@ def table(results: Results, missing: Sequence[str] = ()) -> str:
     lines: list[list[str]] = [head]
     for model, result in results["models"].items():
         lines.append([Path(model).stem + (f"  (scale {result['scale']:g})" if result["scale"] != 1 else "")])
-        for row in rows_of(model, result):
+        for row in rows_of(model, result, limits_of(results["machine"])):
             lines.append([row.what, row.ours, row.share, row.bar, *(cell for p in shown for cell in row.peers[p])])
     return "\n".join([machine_line(results["machine"]), "", *align(lines), *missing])
 
@@ -163,7 +185,7 @@ def merge(old: Results | None, new: Results) -> Results:
             **before,
             **result,
             "rows": {**before["rows"], **result["rows"]},
-            "floor_s": {**before["floor_s"], **result["floor_s"]},
+            "work": {**before["work"], **result["work"]},
             "system": {**before["system"], **result["system"]},
         }
     return merged
@@ -178,3 +200,8 @@ def best_rates(one: dict[str, Any] | None, other: dict[str, Any] | None) -> dict
             for name, value in rates.items():
                 known[name] = max(value, known[name]) if isinstance(known.get(name), float) else value
     return best
+
+
+if __name__ == "__main__":
+    for name in sys.argv[1:]:
+        print(table(json.loads(Path(name).read_text())))

@@ -9,7 +9,10 @@ import pytest
 from benchmarks.serving import report, system
 from benchmarks.serving.bars import Limit
 
-CARD = {"cpu": "Test CPU", "cores": 2, "isa": ["avx2"], "date": "2026-01-02T03:04:05+00:00"}
+PROBE = {"2": {"read_gb_s": 10e-9, "int8_gmac_s": 1000e-9}}  # 10 bytes and 1000 products a second
+CARD = {"cpu": "Test CPU", "cores": 2, "isa": ["avx2"], "date": "2026-01-02T03:04:05+00:00", "probe": PROBE}
+FACTS = {"layer_macs": 100, "head_macs": 0, "bytes": 10}
+WORK = {"prompt_tokens": 10, "output_tokens": 4, "requests": 1, "steps": 3}  # at least 1 + 3 seconds
 SMALL = "SmolLM2-135M-Instruct.Q4_1.gguf"
 
 
@@ -18,7 +21,8 @@ def numbers(value: float, wall: float = 10.0) -> dict[str, Any]:
 
 
 def results(**rows: dict[str, Any]) -> dict[str, Any]:
-    model = {"scale": 1.0, "rows": rows, "floor_s": {"batch": 4.0}, "system": {}}
+    work = {name: WORK for name in rows if name != "mixed"}
+    model = {"scale": 1.0, "facts": FACTS, "rows": rows, "work": work, "system": {}}
     return {"machine": CARD, "models": {SMALL: model}}
 
 
@@ -50,6 +54,17 @@ def test_limits() -> None:
     given["models"][SMALL]["system"] = {"ready": {"sglang": 3.4, "llama.cpp": 0.8}}
     line = next(line for line in report.table(given).splitlines() if "ready" in line)
     assert line.split() == ["ready,", "s", "3.40", "–", "≤", "3", "missed", "0.80", "–"]
+
+
+def test_limits_that_follow_from_other_rows() -> None:
+    batch = {"sglang": numbers(950), "Engine": numbers(1000)}
+    mixed = {"sglang": {"itl_p50": 0.02, "itl_p99": 0.03}, "llama.cpp": {"itl_p50": 0.1, "itl_p99": 0.5}}
+    given = results(batch=batch, mixed=mixed)
+    given["models"][SMALL]["steps"] = {"decode 1": {"step": 1.25}}
+    lines = [" ".join(line.split()) for line in report.table(given).splitlines()]
+    assert "http / Engine 0.95 – ≥ 0.92 met – –" in lines
+    assert "itl p99 / p50, prefills arriving, × 1.50 – ≤ 2 met 5.00 –" in lines
+    assert "decode step at batch 1, of the memory floor 0.80 – ≥ 0.75 met – –" in lines
 
 
 def test_columns_line_up_under_their_heads() -> None:
