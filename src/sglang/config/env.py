@@ -35,6 +35,9 @@ class Env:
     """Where that share ends, relative to its start."""
     new_token_ratio_decay_steps: int = 600
     """Decode steps the decay takes."""
+    prompt_share: float = 0.75
+    """Prompt tokens computed in a step of running requests, as a share of their number (at least 24 tokens): how much
+    longer such a step may take. 0: prompts are computed first, in large passes, while running requests wait."""
     retract_decode_steps: int = 20
     """Decode steps to leave room for after a retraction."""
     return_original_logprob: bool = False
@@ -47,6 +50,8 @@ class Env:
     """Accept a --context-length beyond the model's own."""
     disable_openapi_doc: bool = False
     """No /docs, /redoc and /openapi.json."""
+    default_thinking: bool = False
+    """Chats think unless they say otherwise, where the model has a switch called ``thinking``."""
     tool_strict_level: int = 0
     """From 1 on all tools count as strict: their calls are held to their schemas where the format allows it."""
     forward_unknown_tools: bool = False

@@ -13,6 +13,7 @@ from sglang.api.chat.request import ChatPrompt, ChatRequest, merge_template_kwar
 from sglang.api.chat.run import ChatRun
 from sglang.api.chat.tools import check_tools, rendered_tools
 from sglang.api.streaming import unless_disconnected
+from sglang.config.env import read_env
 from sglang.ipc.inputs import GenerateReqInput
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ class ChatCore:
         self._tm = tm
         self._args = args
         self.parsers = ChatParsers(tm, args)
+        self._default_thinking = read_env().default_thinking
 
     async def prompt_ids(self, chat: ChatRequest, add_generation_prompt: bool = True) -> list[int]:
         """Token ids of the rendered prompt, with the opening of the answer (also for counting tokens)."""
@@ -45,6 +47,8 @@ class ChatCore:
 
     def _template_kwargs(self, chat: ChatRequest) -> dict[str, Any]:
         server = self._args.default_chat_template_kwargs
+        if self._default_thinking:
+            server = {"thinking": True, **(server or {})}
         return merge_template_kwargs(server, chat.template_kwargs, chat.reasoning_effort)
 
     def _prompt(self, chat: ChatRequest, add_generation_prompt: bool = True) -> ChatPrompt:
