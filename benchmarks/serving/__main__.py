@@ -164,7 +164,7 @@ class Bench:
         elif name == "start":
             self.result["system"].update(await system.start_and_memory(self.model, self.contenders, self.card["cores"]))
         elif name == "overhead":
-            self.result["system"].update(await system.step_overhead())
+            self.result["system"].update(await system.step_overhead(self.model))
 
     def stop(self) -> None:
         for contender in self.contenders:

@@ -62,14 +62,10 @@ async def model_steps(model: Path) -> dict[str, Any]:
     return found
 
 
-async def step_overhead() -> Values:
-    """Microseconds of the scheduler's thread a step, all processes and messages real, the model free; streaming."""
-    values: Values = {}
-    for batch in (1, 32):
-        command = [sys.executable, str(ROOT / "benchmarks" / "whole_system.py")]
-        command += ["--batch", str(batch), "--cost", "0,0,0,1", "--ways", "http"]
-        values[f"step overhead, batch {batch}"] = {report.OURS: named_value(await output_of(command), "scheduler main")}
-    return values
+async def step_overhead(model: Path) -> Values:
+    """Microseconds a step outside the kernels: scheduler, sampling and messages, with streaming answers."""
+    text = await output_of([sys.executable, str(ROOT / "benchmarks" / "step_overhead.py"), "--model", str(model)])
+    return {f"step overhead, batch {batch}": {report.OURS: named_value(text, str(batch))} for batch in (1, 32)}
 
 
 async def output_of(command: list[str]) -> str:
@@ -82,8 +78,9 @@ async def output_of(command: list[str]) -> str:
 
 
 def named_value(text: str, name: str) -> float:
-    """The first number of the line that begins with ``name``."""
+    """The number after ``name`` in the line of ``text`` that begins with it."""
     for line in text.splitlines():
-        if line.startswith(name):
-            return float(line.removeprefix(name).split()[0])
+        words = line.split()
+        if words[:1] == [name]:
+            return float(words[1])
     raise ValueError(f"no line begins with {name!r} in:\n{text}")

@@ -97,7 +97,7 @@ def test_other_machines_and_sizes_are_not_mixed() -> None:
 
 
 def test_named_value() -> None:
-    assert system.named_value("a   1\nscheduler main     212.5   3.0\n", "scheduler main") == 212.5
+    assert system.named_value("batch us\n  132 7\n   32  212.5 300\n", "32") == 212.5
     with pytest.raises(ValueError, match="no line begins with 'b'"):
         system.named_value("a 1", "b")
 
