@@ -20,7 +20,7 @@ class Message(RequestModel):
 
 
 class Thinking(RequestModel):
-    type: Literal["enabled", "disabled", "adaptive"]
+    type: Literal["enabled", "disabled", "adaptive", "between_tools"]
     budget_tokens: int | None = Field(None, description="needed by type enabled; not enforced")
     display: str | None = Field(None, description="ignored")
 
