@@ -119,6 +119,13 @@ def wrapped_responses(*, stream: bool = False) -> Responses:
     }
 
 
+def files_responses() -> Responses:
+    return {
+        **wrapped_responses(),
+        403: _error("Called by a page of another origin while no key is set", "WrappedError"),
+    }
+
+
 def info_responses() -> Responses:
     return {400: _error("A query parameter is wrong", "ErrorObject"), **_ACCESS}
 

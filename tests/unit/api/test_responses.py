@@ -10,6 +10,7 @@ import httpx
 import pytest
 
 from unit.api.fake_manager import Script
+from unit.api.test_bodies import JSON, RAW
 
 URL = "/v1/responses"
 ASK = {"model": "fake", "input": "Hi", "max_output_tokens": 3}
@@ -386,3 +387,12 @@ async def test_required_call_is_forced_by_a_grammar(client: httpx.AsyncClient) -
     answer = await whole(client, tools=[TOOL], tool_choice="required")
     assert "json_schema" in client.tm.submitted[0].sampling_params
     assert [(item["type"], item["arguments"]) for item in answer["output"]] == [("function_call", '{"n": 2}')]
+
+
+async def test_broken_bodies_get_the_familys_own_error(client: httpx.AsyncClient) -> None:
+    for raw in RAW:
+        response = await client.post(URL, content=raw, headers=JSON)
+        assert response.status_code == 400, raw[:40]
+        assert response.json()["error"]["type"] == "invalid_request_error"
+    response = await client.post(URL, content=b"{}", headers={"content-type": "text/plain"})
+    assert "application/json" in response.json()["error"]["message"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fastapi import APIRouter, Request, Response
 
-from sglang.api.answers import wrapped_responses
+from sglang.api.answers import files_responses
 from sglang.api.body import body_doc, read_body
 from sglang.api.errors import json_response
 from sglang.api.openai.batch.pages import limit_of, page
@@ -14,7 +14,7 @@ from sglang.api.openai.models import served_model
 from sglang.api.openai.protocol.batch import BatchRequestBody
 from sglang.api.openai.wrapped import wrapped_error, wrapped_errors
 
-router = APIRouter(tags=["openai"], responses=wrapped_responses())
+router = APIRouter(tags=["openai"], responses=files_responses())
 
 MAX_UNFINISHED = 100
 CANCELLABLE = ("validating", "in_progress")

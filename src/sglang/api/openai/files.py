@@ -11,7 +11,7 @@ from fastapi.responses import FileResponse
 from starlette.datastructures import FormData, UploadFile
 from starlette.exceptions import HTTPException
 
-from sglang.api.answers import wrapped_responses
+from sglang.api.answers import files_responses
 from sglang.api.errors import json_response
 from sglang.api.openai.batch.file_store import MAX_FILES, FileRecord
 from sglang.api.openai.batch.pages import limit_of, page
@@ -19,7 +19,7 @@ from sglang.api.openai.batch.storage import storage_of
 from sglang.api.openai.protocol.batch import LONGEST_LIFE, SHORTEST_LIFE
 from sglang.api.openai.wrapped import wrapped_error, wrapped_errors
 
-router = APIRouter(tags=["openai"], responses=wrapped_responses())
+router = APIRouter(tags=["openai"], responses=files_responses())
 
 PURPOSES = ("batch", "assistants", "fine-tune", "vision", "user_data", "evals")
 BATCH_LIFE = 30 * 24 * 3600
