@@ -36,9 +36,11 @@ class StructuralTag:
     exact: bool
     """Whether xgrammar keeps every rule of the schemas in it."""
 
-    @property
-    def text(self) -> str:
-        """As JSON in the tree form."""
+    def spaced(self, max_whitespace: int) -> str:
+        """As JSON in the tree form, with a limit of white space in a row in every part that is JSON."""
+        for _, node in _formats(self.format, "format"):
+            if node["type"] == "json_schema" and node.get("style", "json") == "json":
+                node.setdefault("max_whitespace_cnt", max_whitespace)
         return json.dumps({"type": KIND, "format": self.format}, ensure_ascii=False)
 
 

@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 from sglang.grammar.backend import Compiled, MaskRow, Matcher
+from sglang.grammar.blanks import MOST_COUNTED, BlankLimit, BlankTokens
 from sglang.grammar.spec import ANY_JSON, GrammarError, GrammarOptions, GrammarSpec, choice_regex, parse_json
 from sglang.grammar.structural_tag import read_structural_tag
 from sglang.grammar.vocabulary import Vocabulary
@@ -28,44 +29,47 @@ class XGrammarBackend:
         info = core.TokenizerInfo(tokens, RAW, len(tokens), self._eos_ids, False)
         # One thread: the others belong to the model. Our own cache comes before, so none here.
         self._compiler = core.GrammarCompiler(info, 1, False, -1, False)
+        counts = options.any_whitespace and options.max_whitespace <= MOST_COUNTED
+        self._blanks = BlankTokens(vocabulary, options.max_whitespace) if counts else None
 
     def compile(self, spec: GrammarSpec) -> Compiled:
         try:
-            return _XGrammar(self._core, self._compile(spec), self._eos_ids)
+            blanks = self._blanks if spec.kind == "json_schema" else None
+            return _XGrammar(self._core, self._compile(spec), self._eos_ids, blanks)
         except GrammarError:
             raise
         except Exception as error:  # the library has classes of its own for each stage
             raise GrammarError(f"{spec.kind}: {readable(error)}", spec.kind) from None
 
     def _compile(self, spec: GrammarSpec) -> Any:
-        compiler, options = self._compiler, self._options
+        compiler = self._compiler
         if spec.kind == "json_schema":
             schema = "{}" if spec.text == ANY_JSON else spec.text
-            spaces = options.max_whitespace if options.any_whitespace else None
-            return compiler.compile_json_schema(
-                schema, options.any_whitespace, None, None if options.any_whitespace else (",", ":"), True, spaces,
-                False,
-            )  # fmt: skip
+            any_whitespace = self._options.any_whitespace
+            separators = None if any_whitespace else (",", ":")
+            return compiler.compile_json_schema(schema, any_whitespace, None, separators, True, None, False)
         if spec.kind == "regex":
             return compiler.compile_regex(spec.text)
         if spec.kind == "choice":
             return compiler.compile_regex(choice_regex(parse_json(spec.text, spec.kind)))  # type: ignore[arg-type]
         if spec.kind == "ebnf":
             return compiler.compile_grammar_from_strings(spec.text, "root")
-        return compiler.compile_structural_tag(read_structural_tag(spec.text).text)
+        return compiler.compile_structural_tag(read_structural_tag(spec.text).spaced(self._options.max_whitespace))
 
 
 class _XGrammar:
     """Implements :class:`sglang.grammar.backend.Compiled`."""
 
-    def __init__(self, core: Any, grammar: Any, eos_ids: list[int]) -> None:
+    def __init__(self, core: Any, grammar: Any, eos_ids: list[int], blanks: BlankTokens | None) -> None:
         self._core = core
         self._grammar = grammar
         self._eos_ids = eos_ids
+        self._blanks = blanks
         self.size = int(grammar.memory_size_bytes())
 
     def matcher(self) -> Matcher:
-        return _XGrammarMatcher(self._core.GrammarMatcher(self._grammar, self._eos_ids, False, -1, None))
+        matcher = _XGrammarMatcher(self._core.GrammarMatcher(self._grammar, self._eos_ids, False, -1, None))
+        return matcher if self._blanks is None else BlankLimit(matcher, self._blanks)
 
 
 class _XGrammarMatcher:
