@@ -26,6 +26,7 @@ def random_settings(rng: random.Random) -> dict[str, Any]:
         "prefill_max_requests": rng.choice([None, None, 1, 3]),
         "chunked_prefill_size": rng.choice([None, 1, 5, 16, 33]),
         "enable_mixed_chunk": rng.random() < 0.4,
+        "prompt_share": rng.choice([None, 0.5, 30.0]),
         "policy": rng.choice(POLICIES),
         "enable_priority_scheduling": rng.random() < 0.3,
         "low_priority_first": rng.random() < 0.3,

@@ -42,6 +42,14 @@ def test_defaults() -> None:
     assert made.waiting_timeout is made.running_timeout is None
     assert made.max_prefill_tokens == 16384
     assert made.chunked_prefill_size is None
+    assert made.prompt_share == 0.75
+
+
+def test_the_share_of_prompts_gives_way_to_the_flag_for_mixed_chunks() -> None:
+    assert config(enable_mixed_chunk=True).prompt_share is None
+    assert config(env=Env(prompt_share=0.0)).prompt_share is None
+    assert not config(env=Env(prompt_share=0.0)).mixes
+    assert config(env=Env(prompt_share=0.5)).prompt_share == 0.5
 
 
 def test_flags_and_environment() -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from sglang.processes.scheduler.admit import SMALLEST_SHARE
 from sglang.processes.scheduler.core import SchedulerCore
 from sglang.processes.scheduler.request import Request
 from unit.scheduler.fakes import ArithmeticExecutor, Caller, make_core, make_request, run_all, step
@@ -121,6 +122,29 @@ def test_mixed_chunks_decode_while_a_prompt_is_computed() -> None:
     core.add(make_request("b", [2] * 12))
     assert rows(core) == ([7, 1], [7, 6])  # the decode row counts towards the chunk
     assert rows(core) == ([5, 1], [12, 7])
+
+
+def test_a_share_of_the_step_is_for_prompts_while_others_decode() -> None:
+    core = make_core(
+        num_slots=1000, context_length=200, max_prefill_tokens=1000, max_running_requests=64, prompt_share=0.75
+    )
+    for number in range(40):
+        core.add(make_request(str(number), [number] * 2, max_new_tokens=20))
+    assert rows(core)[0] == [2] * 40  # nobody waits for this pass, so it takes all it may
+    core.add(make_request("late", [50] * 100, max_new_tokens=20))
+    core.add(make_request("later", [60] * 5, max_new_tokens=20))
+    for expected in ([30], [30], [30], [10, 5]):
+        assert rows(core)[0] == expected + [1] * 40
+    assert rows(core)[0] == [1] * 42
+
+
+def test_the_share_of_prompts_is_never_tiny_and_never_above_the_chunk() -> None:
+    for chunk, expected in ((None, SMALLEST_SHARE), (5, 5)):
+        core = make_core(prompt_share=0.75, chunked_prefill_size=chunk)
+        core.add(make_request("a", [1] * 4))
+        rows(core)
+        core.add(make_request("b", [2] * 40))
+        assert rows(core)[0] == [expected, 1]
 
 
 def test_limits_of_a_pass() -> None:

@@ -22,6 +22,9 @@ MAX_DEFERRALS = 4
 
 UNLIMITED = 1 << 30
 
+SMALLEST_SHARE = 24
+"""Prompt tokens a step computes at least beside running requests: fewer would leave the kernels half idle."""
+
 
 @dataclass(slots=True)
 class Piece:
@@ -42,6 +45,8 @@ class _Pass:
         self.chunk = config.chunked_prefill_size or UNLIMITED
         if config.enable_mixed_chunk and config.chunked_prefill_size is not None:
             self.chunk -= running
+        if config.prompt_share is not None and running:
+            self.chunk = min(self.chunk, max(SMALLEST_SHARE, int(running * config.prompt_share)))
         self.requests = min(config.max_running_requests - running, config.prefill_max_requests or UNLIMITED)
         self.reserved = reserved  # memory that running and admitted requests are expected to take later
         self.pieces: list[Piece] = []

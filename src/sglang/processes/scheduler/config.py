@@ -26,6 +26,10 @@ class SchedulerConfig:
     chunked_prefill_size: int | None = None
     """None: a prompt is prefilled in one pass."""
     enable_mixed_chunk: bool = False
+    prompt_share: float | None = None
+    """Prompt tokens that a step may compute beside the running requests, as a share of their number; the rest of the
+    prompts waits for the next steps, so that nobody's tokens stall. None: a prefill pass takes what it may, and
+    unless ``enable_mixed_chunk`` is set the running requests wait for it."""
     policy: str = "fcfs"
     enable_priority_scheduling: bool = False
     enable_priority_preemption: bool = True
@@ -64,6 +68,11 @@ class SchedulerConfig:
             raise ValueError(f"chunked_prefill_size must be positive or None, got {self.chunked_prefill_size}")
 
     @property
+    def mixes(self) -> bool:
+        """Whether prompts are computed in the steps of the running requests."""
+        return self.enable_mixed_chunk or self.prompt_share is not None
+
+    @property
     def has_timeouts(self) -> bool:
         return self.waiting_timeout is not None or self.running_timeout is not None
 
@@ -98,6 +107,7 @@ def scheduler_config(args: ServerArgs, env: Env, model: ModelConfig, num_slots: 
         prefill_max_requests=args.prefill_max_requests,
         chunked_prefill_size=chunk if chunk is not None and chunk > 0 else None,
         enable_mixed_chunk=args.enable_mixed_chunk,
+        prompt_share=env.prompt_share if env.prompt_share > 0 and not args.enable_mixed_chunk else None,
         policy=args.schedule_policy,
         enable_priority_scheduling=args.enable_priority_scheduling or args.schedule_policy == "priority",
         enable_priority_preemption=not args.disable_priority_preemption,

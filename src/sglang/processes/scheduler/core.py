@@ -173,11 +173,9 @@ class SchedulerCore:
         assert flight is not None, "no batch is being computed"
         self._flight = None
         now = self._clock()
-        if flight.pieces:
-            tokens = sum(piece.end - piece.start for piece in flight.pieces)
-            self.stats.prefill(tokens, now - flight.started_at)
-        else:
-            self.stats.decode(len(self.running), now - flight.started_at, now)
+        prompt_tokens = sum(piece.end - piece.start for piece in flight.pieces)
+        self.stats.step(prompt_tokens, len(self.running) if flight.decodes else 0, now - flight.started_at, now)
+        if flight.decodes:
             self.ratio.decay()
         ended_chunk = self._settlement.apply(flight, result, failed or {})
         if ended_chunk is not None:
@@ -262,7 +260,7 @@ class SchedulerCore:
             if request.started_at is None:
                 request.started_at = self._clock()
                 self.stats.cached_tokens += request.cached_tokens or 0
-        if self.config.enable_mixed_chunk and len(self.running):
+        if self.config.mixes and len(self.running):
             decode = self.running.batch(self.memory)
             if decode is not None:  # else memory is short: decode alone, where requests can be retracted
                 mix(batch, decode)

@@ -18,37 +18,44 @@ class SchedulerStats:
         self.prefill_seconds = 0.0
         self.retractions = 0
         self.decode_steps = 0
-        # sums over decode steps from which step time = a + b·batch can be fitted
+        # sums over pure decode steps, from which step time = a + b·batch can be fitted
         self._rows = 0
         self._seconds = 0.0
         self._rows_squared = 0
         self._rows_seconds = 0.0
         self._window_start = now
         self._window_tokens = 0
+        self._window_steps = 0
+        self._decoded = 0  # tokens, mixed steps included
 
     @property
     def processed_tokens(self) -> int:
-        return self.uncached_tokens + self._rows
+        return self.uncached_tokens + self._decoded
 
-    def prefill(self, tokens: int, seconds: float) -> None:
-        self.uncached_tokens += tokens
-        self.prefill_seconds += seconds
-
-    def decode(self, rows: int, seconds: float, now: float) -> None:
-        self.decode_steps += 1
-        self._rows += rows
-        self._seconds += seconds
-        self._rows_squared += rows * rows
-        self._rows_seconds += rows * seconds
+    def step(self, prompt_tokens: int, rows: int, seconds: float, now: float) -> None:
+        """One step that computed so many prompt tokens and one token for each of so many running requests."""
+        if prompt_tokens:
+            self.uncached_tokens += prompt_tokens
+            self.prefill_seconds += seconds
+        if not rows:
+            return
+        self._decoded += rows
         self._window_tokens += rows
-        if self.decode_steps % self._interval == 0:
+        self._window_steps += 1
+        if not prompt_tokens:  # a mixed step says nothing about the cost of decoding
+            self.decode_steps += 1
+            self._rows += rows
+            self._seconds += seconds
+            self._rows_squared += rows * rows
+            self._rows_seconds += rows * seconds
+        if self._window_steps == self._interval:
             elapsed = now - self._window_start
             self.gen_throughput = self._window_tokens / elapsed if elapsed > 0 else 0.0
-            self._window_start, self._window_tokens = now, 0
+            self.idle(now)
 
     def idle(self, now: float) -> None:
-        """Nothing runs: the pause must not count as slow decoding."""
-        self._window_start, self._window_tokens = now, 0
+        """Measure the throughput from here on: a pause must not count as slow decoding."""
+        self._window_start, self._window_tokens, self._window_steps = now, 0, 0
 
     def snapshot(self) -> dict[str, Any]:
         """The counters of the load record."""
