@@ -1,13 +1,16 @@
 // Sampler: logits to tokens.
 #include <algorithm>
 #include <initializer_list>
+#include <vector>
 
 #include "common.h"
+#include "sgl/masking.h"
 #include "sgl/sampling.h"
 
 namespace sgl {
 namespace {
 
+using Words = nb::ndarray<const int32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using Doubles = nb::ndarray<const double, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
 class PySampler {
@@ -89,9 +92,44 @@ class PySampler {
   Sampler sampler_;
 };
 
+using MutableFloats2 = nb::ndarray<float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+
+void Mask(ThreadPool& pool, MutableFloats2 logits, Longs rows, const nb::list& masks) {
+  std::vector<const int32_t*> pointers;
+  std::vector<Words> held;
+  int64_t words = -1;
+  for (nb::handle item : masks) {
+    Words mask = nb::cast<Words>(item);
+    if (words >= 0 && static_cast<int64_t>(mask.size()) != words) {
+      throw std::invalid_argument("masks must have the same number of words");
+    }
+    words = static_cast<int64_t>(mask.size());
+    pointers.push_back(mask.data());
+    held.push_back(std::move(mask));
+  }
+  if (pointers.size() != rows.size()) {
+    throw std::invalid_argument(std::to_string(rows.size()) + " rows for " +
+                                std::to_string(pointers.size()) + " masks");
+  }
+  for (size_t i = 0; i < rows.size(); ++i) {
+    if (rows.data()[i] < 0 || rows.data()[i] >= static_cast<int64_t>(logits.shape(0))) {
+      throw std::invalid_argument("row " + std::to_string(rows.data()[i]) + " of logits with " +
+                                  std::to_string(logits.shape(0)) + " rows");
+    }
+  }
+  const auto vocab = static_cast<int64_t>(logits.shape(1));
+  nb::gil_scoped_release release;
+  MaskLogits(pool, logits.data(), vocab, vocab, rows.data(), pointers.data(), words,
+             static_cast<int64_t>(pointers.size()));
+}
+
 }  // namespace
 
 void BindSampling(nb::module_& m) {
+  m.def("mask_logits", &Mask, nb::arg("pool"), nb::arg("logits"), nb::arg("rows"), nb::arg("masks"),
+        "Sets forbidden tokens to -inf, in place, in the given rows (int64, no row twice) of logits\n"
+        "[*, vocab] float32. masks: for each of them an int32 array of words; bit b of word w allows\n"
+        "token 32 * w + b, and tokens beyond the words are forbidden.");
   nb::class_<PySampler>(m, "Sampler",
                         "Samples rows of logits; keeps scratch memory, so one call at a time.")
       .def(nb::init<int64_t, std::optional<std::string>>(), nb::arg("vocab"),

@@ -9,7 +9,6 @@ import numpy.typing as npt
 
 from sglang.ops.native import NativeOps
 from sglang.sampling.adjust import adjust
-from sglang.sampling.mask import apply_masks
 from sglang.sampling.rows import SampleRow, TokenLogprobs
 from sglang.sampling.sampler import HOTTEST, Sampler
 from sglang.sampling.uniform import uniform
@@ -25,6 +24,7 @@ class NativeSampler:
 
     def __init__(self, ops: NativeOps, vocab_size: int) -> None:
         self._pool = ops.pool
+        self._kernels = ops.kernels
         self._kernel = ops.kernels.Sampler(vocab_size)
         self._reference = Sampler(vocab_size)
 
@@ -36,7 +36,7 @@ class NativeSampler:
         if not rows:
             return [], None, None
         with np.errstate(all="ignore"):
-            apply_masks(logits, rows)
+            self._mask(logits, rows)
             for values, row in zip(logits, rows, strict=True):
                 adjust(values, row)
         found = self._draw(logits, rows)
@@ -50,6 +50,13 @@ class NativeSampler:
                 for index, row in enumerate(rows)
             ]
         return found["tokens"].tolist(), None, logprobs
+
+    def _mask(self, logits: Floats, rows: list[SampleRow]) -> None:
+        """What :func:`sglang.sampling.mask.apply_masks` does."""
+        masked = [index for index, row in enumerate(rows) if row.mask is not None]
+        if masked:
+            masks = [rows[index].mask for index in masked]
+            self._kernels.mask_logits(self._pool, logits, np.array(masked, np.int64), masks)
 
     def _draw(self, logits: Floats, rows: list[SampleRow]) -> dict[str, Any]:
         params = [row.params for row in rows]

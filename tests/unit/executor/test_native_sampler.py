@@ -95,3 +95,22 @@ def test_masks_and_broken_rows(sampler: NativeSampler) -> None:
 
 def test_no_rows(sampler: NativeSampler) -> None:
     assert sampler.sample(np.zeros((0, VOCAB), np.float32), []) == ([], None, None)
+
+
+@pytest.mark.parametrize("count", [1, 3, 700, 2500, VOCAB - 2, VOCAB])
+def test_masks_are_those_of_the_reference(sampler: NativeSampler, count: int) -> None:
+    """Some rows are masked, some are not; the masks end before the vocabulary does, or after it."""
+    rng = np.random.default_rng(count)
+    asked = rows(count, return_logprob=True, top_logprobs_num=2)
+    words = VOCAB // 32 + (count % 2)
+    for index, row in enumerate(asked):
+        bits = np.zeros(32 * words, np.uint8)
+        bits[rng.permutation(min(32 * words, VOCAB))[:count]] = 1
+        row.mask = None if index % 3 == 2 else np.packbits(bits, bitorder="little").view(np.int32)
+    logits = noise(count)
+    tokens, invalid, logprobs = sampler.sample(logits.copy(), asked)
+    want_tokens, want_invalid, want = Sampler(VOCAB).sample(logits.copy(), asked)
+    assert (tokens, invalid) == (want_tokens, want_invalid)
+    assert logprobs is not None
+    assert want is not None
+    assert [entry and entry.top_idx for entry in logprobs] == [entry and entry.top_idx for entry in want]

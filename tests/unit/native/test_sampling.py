@@ -109,3 +109,16 @@ def test_sizes_that_do_not_fit_are_refused(native: Any, pool: Any) -> None:
         sampler.sample(pool, np.zeros((1, 9), np.float32), np.ones(1, np.float32), np.ones(1, np.int64), one, one, one)
     with pytest.raises(ValueError, match="one entry for each of the 2 rows"):
         sampler.sample(pool, np.zeros((2, 10), np.float32), np.ones(1, np.float32), np.ones(1, np.int64), one, one, one)
+
+
+def test_masks_that_do_not_fit_are_refused(native: Any) -> None:
+    pool = native.ThreadPool(1)
+    logits = np.zeros((2, 64), np.float32)
+    mask = np.ones(2, np.int32)
+    for wrong, masks in (([0], [mask, mask]), ([2], [mask]), ([-1], [mask]), ([0, 1], [mask, mask[:1]])):
+        with pytest.raises(ValueError, match=r"mask|row"):
+            native.mask_logits(pool, logits, np.array(wrong, np.int64), masks)
+    assert not logits.any()
+    native.mask_logits(pool, logits, np.array([1], np.int64), [mask])
+    assert np.flatnonzero(np.isfinite(logits[1])).tolist() == [0, 32]
+    assert np.isfinite(logits[0]).all()

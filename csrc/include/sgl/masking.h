@@ -1,0 +1,16 @@
+// Grammar masks on logits.
+#pragma once
+
+#include <cstdint>
+
+#include "sgl/threads.h"
+
+namespace sgl {
+
+// Sets the logits of forbidden tokens to -inf. Row `rows[i]` of logits [*, vocab], `stride` floats
+// apart, has the mask `masks[i]`: `words` words, bit b of word w allows token 32 * w + b. Tokens
+// beyond the mask are forbidden.
+void MaskLogits(ThreadPool& pool, float* logits, int64_t stride, int64_t vocab, const int64_t* rows,
+                const int32_t* const* masks, int64_t words, int64_t count);
+
+}  // namespace sgl
