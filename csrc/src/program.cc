@@ -243,8 +243,8 @@ void Program::Profile(bool on) {
 
 std::vector<std::pair<std::string, double>> Program::Times() const {
   std::vector<std::pair<std::string, double>> out;
-  for (size_t i = 0; i < state_->times.size(); ++i) {
-    out.emplace_back(ops_[i]->name(), state_->times[i]);
+  for (size_t i = 0; i < ops_.size(); ++i) {
+    out.emplace_back(ops_[i]->name(), i < state_->times.size() ? state_->times[i] : 0.0);
   }
   return out;
 }

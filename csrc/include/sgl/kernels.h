@@ -83,6 +83,8 @@ struct SoftmaxScale {
   float max = 0;
   float temperature = 1;  // > 0
 };
+constexpr int64_t kProbeInt8 = 8 * 32;  // multiply-adds of a round for each of nr lanes
+constexpr int64_t kProbeF32 = 12 * 32;
 constexpr int64_t kSumBlock = 256;  // weights that SoftmaxWeights adds up together
 
 struct Kernels {
@@ -144,6 +146,11 @@ struct Kernels {
   // room for `count` + 1 <= 2^32.
   int64_t (*rank_keys)(const float* x, int64_t count, SoftmaxScale scale, float above,
                        uint64_t* keys);
+
+  // The units' own speed, for comparison: `rounds` times kProbe... multiply-adds a lane, of int8
+  // dots or of floats, on operands in registers and the nearest cache. Returns what they add up to.
+  float (*probe_int8)(int64_t rounds);
+  float (*probe_f32)(int64_t rounds);
 };
 
 // Best table that this CPU and this build have.

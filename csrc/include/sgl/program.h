@@ -109,7 +109,8 @@ class Program {
   void AddHead(BufferId x, NormSpec norm, const PackedWeight& weight, float softcap);
 
   // Measures from the next Run on: seconds of each operation, summed over runs, in order of
-  // recording. Clears what was measured before.
+  // recording, as the calling thread sees them (when it comes late, the others have done the work:
+  // only sums over many runs mean something). Clears what was measured before.
   void Profile(bool on);
   std::vector<std::pair<std::string, double>> Times() const;
 

@@ -51,17 +51,46 @@ SGL_INLINE int64_t RowIndex(const Block& b, int position) {
   return int64_t{b.args->slots[position]} * Padded(*b.args->shape);
 }
 
+// Rows of the keys at kLanes positions from `first` on.
+SGL_INLINE void KeyRows(const Block& b, int first, int64_t element_bytes, const uint8_t** rows) {
+  const AttentionBlockArgs& a = *b.args;
+  for (int i = 0; i < kLanes; ++i) {
+    // Lanes past the end repeat the last position; the mask drops them.
+    rows[i] = static_cast<const uint8_t*>(a.k) +
+              RowIndex(b, Smaller(first + i, a.positions - 1)) * element_bytes;
+  }
+}
+
 template <DType kType>
 void TransposeKeys(const Block& b) {
-  const AttentionBlockArgs& a = *b.args;
   for (int first = 0; first < b.vectors * kLanes; first += kLanes) {
     const uint8_t* rows[kLanes];
-    for (int i = 0; i < kLanes; ++i) {
-      // Lanes past the end repeat the last position; the mask drops them.
-      rows[i] = static_cast<const uint8_t*>(a.k) +
-                RowIndex(b, Smaller(first + i, a.positions - 1)) * SizeOf(kType);
-    }
-    Transpose<kType>(rows, Padded(*a.shape), b.keys + first, kBlock);
+    KeyRows(b, first, SizeOf(kType), rows);
+    float* out = b.keys + first;
+    EachElement<kType>(rows, Padded(*b.args->shape),
+                       [&](int d, VF key) { Store(out + d * kBlock, key); });
+  }
+}
+
+// Scores straight from the pool: keys are turned in registers and used at once. Each score is the
+// same chain of multiply-adds as in ScoreTile.
+template <DType kType, int kQueries>
+SGL_INLINE void ScoresFromPool(const Block& b, const float* const* q) {
+  const int head_dim = b.args->shape->head_dim;
+  for (int v = 0; v < b.vectors; ++v) {
+    const uint8_t* rows[kLanes];
+    KeyRows(b, v * kLanes, SizeOf(kType), rows);
+    for (int i = 0; i < kLanes; ++i) FetchRow(b.soon, v * kLanes + i);
+    VF acc[kQueries];
+#pragma GCC unroll 4
+    for (int i = 0; i < kQueries; ++i) acc[i] = Zero();
+    EachElement<kType>(rows, Padded(*b.args->shape), [&](int d, VF key) {
+      if (d >= head_dim) return;
+#pragma GCC unroll 4
+      for (int i = 0; i < kQueries; ++i) acc[i] = Fma(Set(q[i][d]), key, acc[i]);
+    });
+#pragma GCC unroll 4
+    for (int i = 0; i < kQueries; ++i) Store(b.scores + i * kBlock + v * kLanes, acc[i]);
   }
 }
 
@@ -229,7 +258,13 @@ void QueryTile(Block& b, int first) {
   }
   // The first queries' loops bring this block's values, then the next block's keys.
   b.soon = MakeHint(*a.shape, first == 0 ? a.v : nullptr, a.slots, a.positions);
-  if (range.begin < range.end) Scores<kQueries>(b, a.q + first);
+  if (range.begin < range.end) {
+    if (kCopy) {
+      Scores<kQueries>(b, a.q + first);
+    } else {
+      ScoresFromPool<kType, kQueries>(b, a.q + first);
+    }
+  }
   for (int i = 0; i < kQueries; ++i) {
     float* tail = a.partial[first + i] + head_dim;
     if (seen[i].begin < seen[i].end) {
@@ -256,11 +291,11 @@ void AllQueries(Block& b) {
 
 template <DType kType>
 void Attend(Block& b) {
-  TransposeKeys<kType>(b);
   if (b.args->queries <= 4) {
     AllQueries<false, kType>(b);
     return;
   }
+  TransposeKeys<kType>(b);
   WidenValues<kType>(b);
   AllQueries<true, DType::kF32>(b);
 }

@@ -95,6 +95,8 @@ constexpr int kScaleBytes = kLanes * (F::kFine ? 2 : 1) * (F::kMin ? 2 : 1) * (F
 template <class F>
 constexpr int kGroupBytes = kScaleBytes<F> + kLanes * 4 * F::kBits;
 
+constexpr int kAhead = 2048;  // bytes of weights asked for before they are needed
+
 template <class F, int kRows>
 SGL_INLINE void Tile(const uint8_t* data, const QBlock* x, int64_t stride, int64_t groups,
                      VF* acc) {
@@ -103,6 +105,11 @@ SGL_INLINE void Tile(const uint8_t* data, const QBlock* x, int64_t stride, int64
   for (int64_t g = 0; g < groups; ++g) {
     WV w[8];
     const uint8_t* scales = data + g * kGroupBytes<F>;
+    if (kRows > 4) {
+      // With few rows the loads themselves run far enough ahead.
+#pragma GCC unroll 16
+      for (int at = 0; at < kGroupBytes<F>; at += 64) __builtin_prefetch(scales + kAhead + at);
+    }
     Unpack<F::kBits>(scales + kScaleBytes<F>, w);
     if constexpr (F::kFine) {
       constexpr int kStep = F::kMin ? 2 : 1;
@@ -137,19 +144,37 @@ void Rows(const MatmulArgs& a, const uint8_t* tile_data, int64_t row, int64_t fe
   for (int r = 0; r < kRows; ++r) WriteTile(a, row + r, feature, acc[r]);
 }
 
+// Exactly `rows` <= 8 rows: a tile is unpacked once for all of them.
+template <class F>
+void FewRows(const MatmulArgs& a, const uint8_t* data, int64_t row, int64_t rows, int64_t feature) {
+  switch (rows) {
+    case 1:
+      return Rows<F, 1>(a, data, row, feature);
+    case 2:
+      return Rows<F, 2>(a, data, row, feature);
+    case 3:
+      return Rows<F, 3>(a, data, row, feature);
+    case 4:
+      return Rows<F, 4>(a, data, row, feature);
+    case 5:
+      return Rows < F, kRowTile<5 ? kRowTile : 5>(a, data, row, feature);
+    case 6:
+      return Rows < F, kRowTile<6 ? kRowTile : 6>(a, data, row, feature);
+    case 7:
+      return Rows < F, kRowTile<7 ? kRowTile : 7>(a, data, row, feature);
+    default:
+      return Rows<F, kRowTile>(a, data, row, feature);
+  }
+}
+
 template <class F>
 void Matmul(const MatmulArgs& a, int64_t row_begin, int64_t row_end, int64_t tile_begin,
             int64_t tile_end) {
   for (int64_t tile = tile_begin; tile < tile_end; ++tile) {
     const uint8_t* data = a.w->data + tile * a.w->tile_bytes;
-    const int64_t feature = tile * kLanes;
-    int64_t row = row_begin;
-    if (kRowTile >= 8) {
-      for (; row_end - row >= 8; row += 8) Rows<F, kRowTile >= 8 ? 8 : 1>(a, data, row, feature);
+    for (int64_t row = row_begin; row < row_end; row += kRowTile) {
+      FewRows<F>(a, data, row, Smaller<int64_t>(kRowTile, row_end - row), tile * kLanes);
     }
-    for (; row_end - row >= 4; row += 4) Rows<F, 4>(a, data, row, feature);
-    for (; row_end - row >= 2; row += 2) Rows<F, 2>(a, data, row, feature);
-    if (row < row_end) Rows<F, 1>(a, data, row, feature);
   }
 }
 

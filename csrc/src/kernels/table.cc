@@ -35,6 +35,8 @@ const Kernels kTable = {
     HasNaN,
     SoftmaxWeights,
     RankKeys,
+    ProbeInt8,
+    ProbeF32,
 };
 
 }  // namespace sgl::SGL_ISA

@@ -22,6 +22,8 @@ bool HasNaN(const float* x, int64_t count);
 double SoftmaxWeights(const float* x, int64_t count, SoftmaxScale scale, float* weights,
                       double* sums);
 int64_t RankKeys(const float* x, int64_t count, SoftmaxScale scale, float above, uint64_t* keys);
+float ProbeInt8(int64_t rounds);
+float ProbeF32(int64_t rounds);
 int64_t ArgMax(const float* x, int64_t count, float* max);
 bool AnyAbove(const float* x, int64_t count, float threshold);
 void SoftCap(float* x, int64_t count, float cap);

@@ -157,9 +157,10 @@ SGL_INLINE VF LoadRow(const uint8_t* row, int d) {
   return kType == DType::kF16 ? LoadHalf(p) : LoadBf16(p);
 }
 
-// Writes out[d * stride + lane] = element d of rows[lane], for d in [0, count); count % 16 == 0.
-template <DType kType>
-SGL_INLINE void Transpose(const uint8_t* const* rows, int count, float* out, int stride) {
+// Calls use(d, v) for d = 0, 1, ... below count with lane i of v = element d of rows[i]. count % 16
+// == 0.
+template <DType kType, class F>
+SGL_INLINE void EachElement(const uint8_t* const* rows, int count, F use) {
   for (int d = 0; d < count; d += 8) {
     __m256 r[8];
     __m256 t[8];
@@ -181,10 +182,9 @@ SGL_INLINE void Transpose(const uint8_t* const* rows, int count, float* out, int
       }
     }
 #pragma GCC unroll 4
-    for (int i = 0; i < 4; ++i) {
-      Store(out + (d + i) * stride, _mm256_permute2f128_ps(r[i], r[4 + i], 0x20));
-      Store(out + (d + 4 + i) * stride, _mm256_permute2f128_ps(r[i], r[4 + i], 0x31));
-    }
+    for (int i = 0; i < 4; ++i) use(d + i, _mm256_permute2f128_ps(r[i], r[4 + i], 0x20));
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; ++i) use(d + 4 + i, _mm256_permute2f128_ps(r[i], r[4 + i], 0x31));
   }
 }
 

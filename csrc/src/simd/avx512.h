@@ -175,12 +175,15 @@ SGL_INLINE VF FromWords(__m256i v) {
   return AsFloat(_mm512_slli_epi32(_mm512_cvtepu16_epi32(v), 16));
 }
 
-// Writes out[d * stride + lane] = element d of rows[lane], for d in [0, count); count % 16 == 0.
-template <DType kType>
-SGL_INLINE void Transpose(const uint8_t* const* rows, int count, float* out, int stride) {
+// Calls use(d, v) for d = 0, 1, ... below count with lane i of v = element d of rows[i]. count % 16
+// == 0.
+template <DType kType, class F>
+SGL_INLINE void EachElement(const uint8_t* const* rows, int count, F use) {
   if (kType == DType::kF32) {
     for (int d = 0; d < count; ++d) {
-      for (int i = 0; i < 16; ++i) __builtin_memcpy(out + d * stride + i, rows[i] + 4 * d, 4);
+      float lane[16];
+      for (int i = 0; i < 16; ++i) __builtin_memcpy(lane + i, rows[i] + 4 * d, 4);
+      use(d, Load(lane));
     }
     return;
   }
@@ -190,7 +193,7 @@ SGL_INLINE void Transpose(const uint8_t* const* rows, int count, float* out, int
     for (int i = 0; i < 16; ++i) r[i] = LoadRow<kType>(rows[i], d);
     Transpose16(r);
 #pragma GCC unroll 16
-    for (int i = 0; i < 16; ++i) Store(out + (d + i) * stride, FromWords<kType>(r[i]));
+    for (int i = 0; i < 16; ++i) use(d + i, FromWords<kType>(r[i]));
   }
 }
 

@@ -179,10 +179,11 @@ SGL_INLINE VI Dot(VI init, const WV* w, const int8_t* a) {
 #endif
 }
 
-// Writes out[d * stride + lane] = element d of rows[lane], for d in [0, count); count % 16 == 0.
-template <DType kType>
-SGL_INLINE void Transpose(const uint8_t* const* rows, int count, float* out, int stride) {
+// Calls use(d, v) for d = 0, 1, ... below count with lane i of v = element d of rows[i].
+template <DType kType, class F>
+SGL_INLINE void EachElement(const uint8_t* const* rows, int count, F use) {
   for (int d = 0; d < count; ++d) {
+    VF v;
     for (int i = 0; i < kLanes; ++i) {
       const uint8_t* p = rows[i] + d * SizeOf(kType);
       float f;
@@ -195,8 +196,9 @@ SGL_INLINE void Transpose(const uint8_t* const* rows, int count, float* out, int
         __builtin_memcpy(&h, p, 2);
         f = kType == DType::kF16 ? HalfToFloat(h) : Bf16ToFloat(h);
       }
-      out[d * stride + i] = f;
+      v[i] = f;
     }
+    use(d, v);
   }
 }
 
