@@ -1,0 +1,1 @@
+"""How close the served distributions are to float32, beside llama.cpp: ``python -m benchmarks.accuracy``."""
