@@ -85,11 +85,11 @@ class Bench:
         self.engine = None if args.url else sglang_engine(model)
         self.result: report.Results = {
             "file": str(model.name),
-            "scale": args.scale,
             "seed": args.seed,
             "facts": dataclasses.asdict(model_facts(model)),
             "rows": {},
             "work": {},
+            "scales": {},
             "system": {},
         }
 
@@ -121,7 +121,7 @@ class Bench:
             disturbed = max(numbers.get("other_cores", 0.0) for numbers in row.values())
             if disturbed < calmest:
                 calmest = disturbed
-                self.result["rows"][name] = row
+                self.result["rows"][name], self.result["scales"][name] = row, self.args.scale
             if disturbed <= BUSY:
                 break
 

@@ -3,7 +3,7 @@
     python -m benchmarks.serving.report benchmarks/results/X.json       the table of an earlier run
 
 A results file holds ``machine`` (the card) and ``models``: file name → ``facts`` (of the weights), ``rows`` (workload →
-contender → numbers), ``work`` (workload → what it can't avoid), ``steps`` (of the model alone) and ``system`` (name of
+contender → numbers), ``scales`` (workload → share of its requests that was sent), ``work`` (workload → what it can't avoid), ``steps`` (of the model alone) and ``system`` (name of
 a limit → contender → value).
 """
 
@@ -78,7 +78,9 @@ def _speed_row(model: Path, name: str, result: Results, limits: Limits | None) -
         verdict = ratio_verdict(ratio, ratios_for(model, table).get(name))
         peers[peer] = (number(theirs), f"{ratio:.2f}×" if ratio else "–", verdict)
     share = floor_share(contenders.get(OURS), result, name, limits)
-    return Row(f"{name}, {WORKLOADS[name].unit}", number(mine), f"{share:.0%}" if share else "–", peers)
+    scale = result["scales"][name]
+    what = f"{name}, {WORKLOADS[name].unit}" + (f" (scale {scale:g})" if scale != 1 else "")
+    return Row(what, number(mine), f"{share:.0%}" if share else "–", peers)
 
 
 def _derived(result: Results, limits: Limits | None) -> dict[str, dict[str, float]]:
@@ -127,7 +129,7 @@ def table(results: Results, missing: Sequence[str] = ()) -> str:
         head += [peer, "ratio", "bar"]
     lines: list[list[str]] = [head]
     for model, result in results["models"].items():
-        lines.append([Path(model).stem + (f"  (scale {result['scale']:g})" if result["scale"] != 1 else "")])
+        lines.append([Path(model).stem])
         for row in rows_of(model, result, limits_of(results["machine"])):
             lines.append([row.what, row.ours, row.share, row.bar, *(cell for p in shown for cell in row.peers[p])])
     return "\n".join([machine_line(results["machine"]), "", *align(lines), *missing])
@@ -166,8 +168,7 @@ def machine_line(card: dict[str, Any]) -> str:
 def merge(old: Results | None, new: Results) -> Results:
     """``new`` laid over ``old``: rows that were measured again replace the old ones, the rest stays.
 
-    The old rows stay only if they come from the same machine, model scale and seed: what is compared must be
-    comparable.
+    Rows of another machine are not kept: what is compared must be comparable.
     """
     if old is None or old["machine"]["cpu"] != new["machine"]["cpu"]:
         return new
@@ -178,7 +179,7 @@ def merge(old: Results | None, new: Results) -> Results:
     }
     for model, result in new["models"].items():
         before = old["models"].get(model)
-        if before is None or before["scale"] != result["scale"]:
+        if before is None:
             merged["models"][model] = result
             continue
         merged["models"][model] = {
@@ -186,6 +187,7 @@ def merge(old: Results | None, new: Results) -> Results:
             **result,
             "rows": {**before["rows"], **result["rows"]},
             "work": {**before["work"], **result["work"]},
+            "scales": {**before["scales"], **result["scales"]},
             "system": {**before["system"], **result["system"]},
         }
     return merged

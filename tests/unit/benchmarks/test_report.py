@@ -22,7 +22,8 @@ def numbers(value: float, wall: float = 10.0) -> dict[str, Any]:
 
 def results(**rows: dict[str, Any]) -> dict[str, Any]:
     work = {name: WORK for name in rows if name != "mixed"}
-    model = {"scale": 1.0, "facts": FACTS, "rows": rows, "work": work, "system": {}}
+    scales = dict.fromkeys(rows, 1.0)
+    model = {"facts": FACTS, "rows": rows, "work": work, "scales": scales, "system": {}}
     return {"machine": CARD, "models": {SMALL: model}}
 
 
@@ -87,13 +88,16 @@ def test_merging_replaces_rows_and_keeps_the_rest() -> None:
     assert rows["single"]["sglang"]["out_tok_s"] == 2
 
 
-def test_other_machines_and_sizes_are_not_mixed() -> None:
+def test_other_machines_are_not_mixed() -> None:
     old, new = results(single={"sglang": numbers(2)}), results(batch={"sglang": numbers(3)})
     old["machine"] = {**CARD, "cpu": "Another"}
     assert report.merge(old, new) is new
-    old["machine"] = CARD
-    new["models"][SMALL]["scale"] = 0.5
-    assert set(report.merge(old, new)["models"][SMALL]["rows"]) == {"batch"}
+
+
+def test_a_share_of_the_requests_is_said() -> None:
+    given = results(batch={"sglang": numbers(900)})
+    given["models"][SMALL]["scales"]["batch"] = 0.5
+    assert "batch, output tok/s (scale 0.5)" in report.table(given)
 
 
 def test_named_value() -> None:
