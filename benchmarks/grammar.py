@@ -1,9 +1,9 @@
 """What grammars cost: masked against unmasked decoding, compile times, and the first token of others meanwhile.
 
-    python benchmarks/grammar.py [--model FILE] [--batch 32] [--tokens 64] [--rounds 3]
+    python benchmarks/grammar.py [--model FILE] [--batch 32] [--tokens 60] [--rounds 3]
 
-Decoding runs the executor and the scheduler core in this process, rounds of both kinds in turn, so that a change of the
-machine's load hits both. Compile times are those a first request waits: probe process and all.
+Decoding runs executors and scheduler cores in this process. Compile times are those that a first request waits: probe
+process and all.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ NUMBERS = {"type": "array", "items": {"type": "integer"}, "minItems": 500, "maxI
 GRAMMARS: dict[str, dict[str, str]] = {
     "JSON, 200 properties": {"json_schema": json.dumps(WIDE)},
     "JSON, a list of integers": {"json_schema": json.dumps(NUMBERS)},
-    "JSON, a long text": {"json_schema": json.dumps({"type": "string"})},
+    "JSON, a long text": {"json_schema": json.dumps({"type": "string", "minLength": 4000})},
     "regex, letters": {"regex": "[a-z ]{2000}"},
 }
 
@@ -66,14 +66,64 @@ COMPILED = {
 }
 
 
+class Replica:
+    """A model with its own memory."""
+
+    def __init__(self, args: ServerArgs, grammars: GrammarCompiler) -> None:
+        model = model_files.model_config(args)
+        self._executor: Executor = create_executor(args, model)
+        self._config = scheduler_config(args, read_env(), model, self._executor.num_slots)
+        self._grammars = grammars
+
+    def core(self) -> SchedulerCore:
+        return SchedulerCore(self._config, grammars=self._grammars)
+
+    def turn(self, core: SchedulerCore) -> float:
+        """Seconds of one step and all that belongs to it."""
+        begin = time.perf_counter()
+        batch = core.next_batch()
+        if batch is not None:
+            core.settle(batch, self._executor.run(batch))
+        core.take_outputs()
+        return time.perf_counter() - begin
+
+    def fill(self, count: int, tokens: int, temperature: float, grammar: dict[str, str]) -> SchedulerCore:
+        """A core that decodes ``count`` requests."""
+        core = self.core()
+        params: dict[str, Any] = {"top_k": 1} if temperature == 0 else {"temperature": temperature}
+        for number in range(count):
+            core.add(
+                TokenizedGenerateReqInput(
+                    rid=str(number),
+                    input_ids=[number + 100, *range(200, 216)],
+                    sampling_params=SamplingParams(max_new_tokens=tokens + 80, ignore_eos=True, **params, **grammar),
+                    seed=number,
+                )
+            )
+        while len(core.running) < count:
+            self.turn(core)
+            assert not core.is_idle, "a grammar of this benchmark must not end early"
+        return core
+
+    def first_token(self) -> float:
+        """Seconds to the first token of a plain request."""
+        core = self.core()
+        params = SamplingParams(max_new_tokens=1, top_k=1)
+        core.add(TokenizedGenerateReqInput(rid="r", input_ids=list(range(200, 232)), sampling_params=params, seed=0))
+        total = 0.0
+        while not core.is_idle:
+            total += self.turn(core)
+        return total
+
+
 class Bench:
-    """A model, a scheduler core and a grammar compiler in this process."""
+    """Two replicas, for steps in turn, and one grammar compiler."""
 
     def __init__(self, model: str, batch: int, tokens: int) -> None:
         self.batch, self.tokens = batch, tokens
-        args = resolve_args(ServerArgs(model_path=model, max_total_tokens=batch * (tokens + 64) + 256), seed=0).args
+        slots = batch * (tokens + 128) + 256
+        args = resolve_args(ServerArgs(model_path=model, max_total_tokens=slots), seed=0).args
         config = model_files.model_config(args)
-        self.executor: Executor = create_executor(args, config)
         self.grammars: GrammarCompiler = make_compiler(
             "xgrammar",
             GrammarOptions(),
@@ -81,68 +131,35 @@ class Bench:
             config.vocab_size,
             list(config.eos_token_ids),
         )
-        self._config = scheduler_config(args, read_env(), config, self.executor.num_slots)
+        self.free, self.masked = Replica(args, self.grammars), Replica(args, self.grammars)
 
-    def core(self) -> SchedulerCore:
-        return SchedulerCore(self._config, grammars=self.grammars)
+    def compare(self, temperature: float, grammar: dict[str, str]) -> tuple[float, float]:
+        """Microseconds a token without and with a grammar. The two kinds of step take turns, so that whatever else the
+        machine does hits both; a step with a grammar may bring more tokens than it has rows (forced ones)."""
+        free = self.free.fill(self.batch, self.tokens, temperature, {})
+        masked = self.masked.fill(self.batch, self.tokens, temperature, grammar)
+        pairs = []
+        before = produced(masked)
+        for _ in range(self.tokens):
+            pairs.append((self.free.turn(free), self.masked.turn(masked)))
+            assert len(free.running) == len(masked.running) == self.batch
+        grown = (produced(masked) - before) / self.tokens
+        without, with_it = (statistics.median(column) for column in zip(*pairs, strict=True))
+        return 1e6 * without / self.batch, 1e6 * with_it / grown
 
-    def decode(self, temperature: float, grammar: dict[str, str]) -> float:
-        """Tokens a second of one round: the whole batch from its first token to its last."""
-        core = self.core()
-        params: dict[str, Any] = {"top_k": 1} if temperature == 0 else {"temperature": temperature}
-        for number in range(self.batch):
-            core.add(
-                TokenizedGenerateReqInput(
-                    rid=str(number),
-                    input_ids=[number + 100, *range(200, 216)],
-                    sampling_params=SamplingParams(max_new_tokens=self.tokens, ignore_eos=True, **params, **grammar),
-                    seed=number,
-                )
-            )
-        while len(core.running) < self.batch:
-            self.turn(core)
-        begin, before = time.perf_counter(), self.produced(core)
-        while len(core.running) == self.batch:
-            after = self.produced(core)
-            now = time.perf_counter()
-            self.turn(core)
-        while not core.is_idle:
-            self.turn(core)
-        return (after - before) / (now - begin)
 
-    def turn(self, core: SchedulerCore) -> None:
-        batch = core.next_batch()
-        if batch is not None:
-            core.settle(batch, self.executor.run(batch))
-        core.take_outputs()
-
-    @staticmethod
-    def produced(core: SchedulerCore) -> int:
-        return sum(len(request.output_ids) for request in core.running.requests)
-
-    def first_token(self) -> float:
-        """Seconds to the first token of a plain request."""
-        core = self.core()
-        params = SamplingParams(max_new_tokens=1, top_k=1)
-        core.add(TokenizedGenerateReqInput(rid="r", input_ids=list(range(200, 232)), sampling_params=params, seed=0))
-        begin = time.perf_counter()
-        while not core.is_idle:
-            self.turn(core)
-        return time.perf_counter() - begin
+def produced(core: SchedulerCore) -> int:
+    return sum(len(request.output_ids) for request in core.running.requests)
 
 
 def throughput(bench: Bench, rounds: int) -> Iterator[str]:
-    yield f"Decoding, {bench.batch} requests x {bench.tokens} tokens, tokens/s (median of {rounds} rounds in turn)"
-    for temperature in (0.0, 1.0):
-        kinds = {"none": {}, **GRAMMARS}
-        found: dict[str, list[float]] = {name: [] for name in kinds}
-        for _ in range(rounds):
-            for name, grammar in kinds.items():
-                found[name].append(bench.decode(temperature, grammar))
-        free = statistics.median(found["none"])
-        for name, values in found.items():
-            value = statistics.median(values)
-            yield f"  temperature {temperature:g}  {name:28} {value:8.0f}  {value / free:6.1%}"
+    yield f"Decoding {bench.batch} requests: microseconds a token without and with a grammar, and the throughput kept"
+    for name, grammar in GRAMMARS.items():
+        for temperature in (0.0, 1.0):
+            found = [bench.compare(temperature, grammar) for _ in range(rounds)]
+            free, masked = (statistics.median(column) for column in zip(*found, strict=True))
+            kept = statistics.median(a / b for a, b in found)
+            yield f"  {name:26} temperature {temperature:g}  {free:8.0f} {masked:8.0f}  {kept:6.1%}"
 
 
 def compile_times(bench: Bench) -> Iterator[str]:
@@ -155,14 +172,14 @@ def compile_times(bench: Bench) -> Iterator[str]:
 
 def meanwhile(bench: Bench) -> Iterator[str]:
     yield "First token of a plain request, ms (median)"
-    alone = [bench.first_token() for _ in range(20)]
+    alone = [bench.free.first_token() for _ in range(20)]
     busy = []
     number = 0
     while len(busy) < 20:
         number += 1
         future = bench.grammars.get(GrammarSpec("json_schema", json.dumps({**WIDE, "title": str(number)})))
         while not future.done():
-            busy.append(bench.first_token())
+            busy.append(bench.free.first_token())
     yield f"  nothing else to do                       {1e3 * statistics.median(alone):8.1f}"
     yield f"  while schemas of 200 properties compile  {1e3 * statistics.median(busy):8.1f}"
 
@@ -171,7 +188,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--model", default="", help="GGUF file or folder; default: the embedded model")
     parser.add_argument("--batch", type=int, default=32)
-    parser.add_argument("--tokens", type=int, default=64)
+    parser.add_argument("--tokens", type=int, default=60)
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
     bench = Bench(str(Path(options.model).expanduser()) if options.model else "", options.batch, options.tokens)

@@ -13,6 +13,8 @@ from sglang.grammar.vocabulary import mask_words
 
 PATIENCE = 0.5
 """Seconds of computing that following a grammar may take beyond its pace."""
+WATCH_EVERY = 8
+"""Tokens from one look at the clock to the next: looking takes as long as a fill."""
 PACE = 0.005
 """Seconds of computing a token may take, on average: whatever a grammar costs, all requests of the step wait for it."""
 
@@ -78,28 +80,31 @@ class GrammarState:
                 self._think_end = []
                 self._fill()
             return
+        watched = self._tokens % WATCH_EVERY == 0
+        begin = time.thread_time() if watched else 0.0
         token = output_ids[-1]
-        begin = time.thread_time()
         if not self._matcher.accept(token):
             raise GrammarError(f"the grammar does not allow the token {token} here")
-        self._spent += time.thread_time() - begin
         if token in self._eos:
             self.done = True
             self.forced = None
-        else:
-            self._fill()
+            return
+        self._fill()
+        if watched:
+            self._spent += WATCH_EVERY * (time.thread_time() - begin)
+            if self._spent > PATIENCE + PACE * self._tokens:
+                raise GrammarError("following the grammar takes too long; make it smaller or less ambiguous")
 
     def _fill(self) -> None:
         mask = self.mask
-        begin = time.thread_time()
         self._matcher.fill(mask)
-        self._spent += time.thread_time() - begin
         mask[-1] &= self._last  # libraries may leave anything in what is no token
-        if self._spent > PATIENCE + PACE * self._tokens:
-            raise GrammarError("following the grammar takes too long; make it smaller or less ambiguous")
         if self._tokens < self._min_tokens:
             self._forbid_end(mask)
-        self.forced = _only_bit(mask)
+        used = np.count_nonzero(mask)
+        self.forced = _only_bit(mask) if used == 1 else None
+        if not used:
+            raise GrammarError("the grammar allows no token here")
 
     def _forbid_end(self, mask: MaskRow) -> None:
         """Not yet the end, unless nothing else may follow."""
@@ -117,12 +122,7 @@ def _mask_of(ids: Collection[int], words: int) -> MaskRow:
 
 
 def _only_bit(mask: MaskRow) -> int | None:
-    """The index of the only set bit; None where there are more. Raises :class:`GrammarError` where there is none."""
-    places = mask.nonzero()[0]
-    if places.size > 1:
-        return None
-    if not places.size:
-        raise GrammarError("the grammar allows no token here")
-    place = int(places[0])
+    """The index of the only bit that is set, in a mask with one word that is not 0; None where that word has more."""
+    place = int(mask.nonzero()[0][0])
     word = int(mask[place]) & 0xFFFFFFFF
     return None if word & (word - 1) else 32 * place + word.bit_length() - 1
