@@ -3,8 +3,8 @@
     python -m benchmarks.serving.report benchmarks/results/X.json       the table of an earlier run
 
 A results file holds ``machine`` (the card) and ``models``: file name → ``facts`` (of the weights), ``rows`` (workload →
-contender → numbers), ``scales`` (workload → share of its requests that was sent), ``work`` (workload → what it can't avoid), ``steps`` (of the model alone) and ``system`` (name of
-a limit → contender → value).
+contender → numbers), ``scales`` (workload → share of its requests that was sent), ``work`` (workload → what it can't
+avoid), ``steps`` (of the model alone) and ``system`` (name of a limit → contender → value).
 """
 
 from __future__ import annotations
