@@ -24,6 +24,8 @@ ROUTES = {
     "/v1/detokenize", "/health", "/ready", "/ping", "/model_info", "/get_model_info", "/get_server_info",
     "/server_info", "/flush_cache", "/", "/nonexistent", "/v1", "/v1/models/nope", "/v1/models/smollm2",
     "/v1/loads", "/nope", "/parse_function_call", "/separate_reasoning",
+    "/v1/messages", "/v1/messages/count_tokens", "/invocations", "/vertex_generate", "/api/chat", "/api/generate",
+    "/api/tags", "/api/show", "/api/ps",
 }  # fmt: skip
 
 # Only with metrics on, or of features that are not here yet: never required.
@@ -35,6 +37,8 @@ OPTIONAL_KEYS = {
 VOLATILE = {
     "id", "created", "e2e_latency", "response_sent_to_client_ts", "cached_tokens", "cached_tokens_details", "message",
     "model_path", "tokenizer_path", "root", "weight_version", "version", "timestamp", "dp_rank",
+    "created_at", "modified_at", "digest", "size", "total_duration", "load_duration", "prompt_eval_duration",
+    "eval_duration", "smollm2.block_count", "smollm2.embedding_length", "smollm2.attention.head_count",
 }  # fmt: skip
 
 EXACT = ["--attention-backend", "torch_native"]
@@ -61,6 +65,18 @@ DIFFERENT: dict[str, tuple[int, str]] = {
     "forced_unknown_fn_stream": (200, "half a dropped call is not text"),
     "separate_reasoning_bad": (400, "an unknown parser is the caller's error"),
     "parse_function_call_bad_parser": (400, "same"),
+    "messages_stop_sequences": (200, "a stop sequence is told as one"),
+    "messages_stop_sequences_stream": (200, "same"),
+    "auth_xapikey_messages": (200, "Anthropic's clients send the key in this header"),
+    "ollama_chat_bad_temp": (400, "the caller's error is not the server's"),
+    "ollama_chat_empty_messages": (200, "nothing to answer: the model is there"),
+    "ollama_generate_empty_prompt": (400, "errors have the form of Ollama's own"),
+    "ollama_generate_system": (200, "seeds work"),
+    "ollama_chat_json": (200, "the format is followed"),
+    "ollama_chat_length": (200, "the reason is told truly"),
+    "ollama_generate_raw": (200, "same"),
+    "ollama_ps": (200, "served here"),
+    "ollama_chat_tools": (200, "tools are shown to the model"),
 }
 
 # Forced calls may be spaced otherwise than the reference spaces them: their token counts are free.
@@ -108,7 +124,8 @@ def send(server: Server, request: dict[str, Any]) -> httpx.Response:
 
 def events(raw: str) -> list[Any]:
     lines = [line[5:].strip() for line in raw.splitlines() if line.startswith("data:")]
-    return [line if line == "[DONE]" else json.loads(line) for line in lines]
+    found = [line if line == "[DONE]" else json.loads(line) for line in lines]
+    return [event for event in found if event == "[DONE]" or event.get("type") != "ping"]
 
 
 def merged(stream: list[Any]) -> list[Any]:
@@ -124,7 +141,10 @@ def merged(stream: list[Any]) -> list[Any]:
 
 
 def _delta(event: Any) -> tuple[Any, dict[str, Any], str] | None:
-    """(choice and kind, where its text is, under which key) of a chat delta."""
+    """(choice and kind, where its text is, under which key) of a chat delta or a content block's."""
+    if isinstance(event, dict) and event.get("type") == "content_block_delta":
+        delta = event["delta"]
+        return (event["index"], delta["type"]), delta, next(key for key in delta if key != "type")
     choices = event.get("choices") if isinstance(event, dict) else None
     if not choices or "delta" not in choices[0] or ("role" in choices[0]["delta"] and choices[0]["delta"]["role"]):
         return None
@@ -172,6 +192,7 @@ def sampled(body: Any) -> bool:
     """Is the answer's text a matter of chance?"""
     if not isinstance(body, dict):
         return False
+    body = body.get("options") or body.get("parameters") or body
     params = body.get("sampling_params", body if "text" not in body and "input_ids" not in body else None)
     temperature = params.get("temperature", 1) if isinstance(params, dict) else 1
     return not isinstance(temperature, (int, float)) or temperature > 1e-6

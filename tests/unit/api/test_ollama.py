@@ -285,7 +285,7 @@ async def test_bodies_that_are_not_json(client: httpx.AsyncClient) -> None:
     assert (response.status_code, list(response.json())) == (404, ["error"])
 
 
-@pytest.mark.parametrize("name", ["fake", "fake:latest", "org/model"])
+@pytest.mark.parametrize("name", ["fake", "fake:latest", "org/model", "default"])
 async def test_names_of_the_model(client: httpx.AsyncClient, name: str) -> None:
     assert (await whole(client, "/api/chat", {**CHAT, "model": name}))["model"] == "fake"
 

@@ -17,13 +17,16 @@ from sglang.parsers.reasoning import ReasoningFormat
 
 Plain = dict[str, Any]
 
+DEFAULT_NAME = "default"
+"""Stands for the served model, as on the OpenAI routes."""
+
 _SAME = ("temperature", "top_p", "min_p", "presence_penalty", "frequency_penalty")
 
 
 def require_model(request: Request, name: str) -> str:
     """The served name. Raises 404 for a model that is not served here; the tag ``:latest`` may be left out or in."""
     served = served_model(request)
-    known = {served, served.rsplit("/", 1)[-1], args(request).model_path}
+    known = {DEFAULT_NAME, served, served.rsplit("/", 1)[-1], args(request).model_path}
     if name not in known and name.removesuffix(":latest") not in known:
         raise ollama_error(f"model {name[:200]!r} not found; this server serves {served!r}", 404)
     return served
