@@ -35,8 +35,8 @@ class Env:
     """Where that share ends, relative to its start."""
     new_token_ratio_decay_steps: int = 600
     """Decode steps the decay takes."""
-    prompt_share: float = 0.75
-    """Prompt tokens computed in a step of running requests, as a share of their number (at least 24 tokens): how much
+    prompt_share: float = 1.25
+    """Prompt tokens computed in a step of running requests, as a share of their number (at least 32 tokens): how much
     longer such a step may take. 0: prompts are computed first, in large passes, while running requests wait."""
     retract_decode_steps: int = 20
     """Decode steps to leave room for after a retraction."""

@@ -42,7 +42,7 @@ def test_defaults() -> None:
     assert made.waiting_timeout is made.running_timeout is None
     assert made.max_prefill_tokens == 16384
     assert made.chunked_prefill_size is None
-    assert made.prompt_share == 0.75
+    assert made.prompt_share == 1.25
 
 
 def test_the_share_of_prompts_gives_way_to_the_flag_for_mixed_chunks() -> None:

@@ -126,14 +126,14 @@ def test_mixed_chunks_decode_while_a_prompt_is_computed() -> None:
 
 def test_a_share_of_the_step_is_for_prompts_while_others_decode() -> None:
     core = make_core(
-        num_slots=1000, context_length=200, max_prefill_tokens=1000, max_running_requests=64, prompt_share=0.75
+        num_slots=1000, context_length=200, max_prefill_tokens=1000, max_running_requests=64, prompt_share=1.0
     )
     for number in range(40):
         core.add(make_request(str(number), [number] * 2, max_new_tokens=20))
     assert rows(core)[0] == [2] * 40  # nobody waits for this pass, so it takes all it may
     core.add(make_request("late", [50] * 100, max_new_tokens=20))
     core.add(make_request("later", [60] * 5, max_new_tokens=20))
-    for expected in ([30], [30], [30], [10, 5]):
+    for expected in ([40], [40], [20, 5]):
         assert rows(core)[0] == expected + [1] * 40
     assert rows(core)[0] == [1] * 42
 

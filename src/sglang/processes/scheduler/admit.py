@@ -22,7 +22,7 @@ MAX_DEFERRALS = 4
 
 UNLIMITED = 1 << 30
 
-SMALLEST_SHARE = 24
+SMALLEST_SHARE = 32
 """Prompt tokens a step computes at least beside running requests: fewer would leave the kernels half idle."""
 
 
