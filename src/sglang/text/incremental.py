@@ -54,7 +54,7 @@ class IncrementalDecoder:
 class _ByPieces:
     """Joins the bytes of the tokens and decodes them incrementally. Constant cost a token."""
 
-    __slots__ = ("_separator", "_skip_special", "_started", "_strip", "_tokenizer", "_utf8")
+    __slots__ = ("_separator", "_skip_special", "_started", "_strip", "_tokenizer", "_utf8", "_whole")
 
     def __init__(self, tokenizer: Tokenizer, rule: PieceRule, skip_special: bool, continues: bool) -> None:
         self._tokenizer = tokenizer
@@ -63,8 +63,17 @@ class _ByPieces:
         self._strip = 0 if continues else rule.strip_leading
         self._started = False
         self._utf8 = codecs.getincrementaldecoder("utf-8")("replace")
+        self._whole = not self._separator and not self._strip
+        """Whether the text ends with a whole character, so that most tokens simply add their own text."""
 
     def push(self, ids: Sequence[int]) -> str:
+        if self._whole and len(ids) == 1:
+            text = self._tokenizer.whole_text(ids[0], self._skip_special)
+            if text is not None:
+                return text
+        return self._join(ids)
+
+    def _join(self, ids: Sequence[int]) -> str:
         pieces = self._tokenizer.pieces(ids, self._skip_special)
         if not pieces:
             return ""
@@ -72,7 +81,9 @@ class _ByPieces:
         if self._separator and self._started:
             data = self._separator + data
         self._started = True
-        return self._stripped(self._utf8.decode(data))
+        text = self._stripped(self._utf8.decode(data))
+        self._whole = not self._separator and not self._strip and not self._utf8.getstate()[0]
+        return text
 
     def flush(self) -> str:
         return self._stripped(self._utf8.decode(b"", True))

@@ -35,6 +35,7 @@ class Tokenizer:
         self._rule = piece_rule(backend)
         # Added tokens stand for their own text, even where the vocabulary is written in another alphabet.
         self._pieces = {number: token.content.encode() for number, token in added.items()}
+        self._texts: dict[int, str] = {}  # of tokens that were seen and are whole characters
         self._prefix, self._suffix = self._frame(settings)
 
     def encode(self, text: str, add_special_tokens: bool = True) -> list[int]:
@@ -77,6 +78,17 @@ class Tokenizer:
         if piece is None:
             piece = self._pieces[token_id] = self._make_piece(token_id)
         return piece
+
+    def whole_text(self, token_id: int, skip_special_tokens: bool) -> str | None:
+        """What the token adds to a text that ends with a whole character; None where only its neighbours can tell."""
+        text = self._texts.get(token_id)
+        if text is None:
+            try:
+                text = self.token_bytes(token_id).decode()
+            except UnicodeDecodeError:
+                return None
+            self._texts[token_id] = text
+        return "" if skip_special_tokens and token_id in self.special_ids else text
 
     def pieces(self, ids: Iterable[int], skip_special_tokens: bool) -> list[bytes]:
         """:meth:`token_bytes` of each id that has text."""
