@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from sglang.ops.native import NativeOps
 from sglang.sampling.adjust import adjust
+from sglang.sampling.logprobs import finite
 from sglang.sampling.rows import SampleRow, TokenLogprobs
 from sglang.sampling.sampler import HOTTEST, Sampler
 from sglang.sampling.uniform import uniform
@@ -81,8 +82,8 @@ def _describe(found: dict[str, Any], index: int, logits: Floats, row: SampleRow)
     result = TokenLogprobs(logprob=float(found["logprobs"][index]))
     if row.top_logprobs_num > 0:
         result.top_idx = found["top_ids"][index, : row.top_logprobs_num].tolist()
-        result.top_val = found["top_values"][index, : row.top_logprobs_num].tolist()
+        result.top_val = finite(found["top_values"][index, : row.top_logprobs_num])
     if row.token_ids_logprob is not None:
         scaled = (logits[row.token_ids_logprob].astype(np.float64) - found["max"][index]) / (_temperature(row) or 1.0)
-        result.ids_val = (scaled - found["log_total"][index]).tolist()
+        result.ids_val = finite(scaled - found["log_total"][index])
     return result

@@ -13,6 +13,7 @@ from sglang.sampling.adjust import repair
 from sglang.sampling.candidates import FloatRow, rank
 from sglang.sampling.rows import PromptLogprobRow, TokenLogprobs
 
+LOWEST = float(np.finfo(np.float32).min)
 CHUNK_BYTES = 32 << 20
 """Most memory that the logits of prompt tokens may take at a time."""
 
@@ -22,17 +23,24 @@ def describe(
 ) -> TokenLogprobs:
     """Logprobs of one position; ``weights`` = exp(``shifted``) (see :mod:`sglang.sampling.candidates`).
 
-    Top values fall; equal ones are in order of their ids. A token that was made impossible has -inf.
+    Top values fall; equal ones are in order of their ids. A token that was made impossible has the lowest float32:
+    JSON has no infinity.
     """
     log_total = math.log(weights.sum())
     result = TokenLogprobs(logprob=float(shifted[token]) - log_total)
     if top_count > 0:
         best = rank(shifted, weights, top_count)[:top_count]
         result.top_idx = best.tolist()
-        result.top_val = (shifted[best].astype(np.float64) - log_total).tolist()
+        result.top_val = finite(shifted[best].astype(np.float64) - log_total)
     if ids is not None:
-        result.ids_val = (shifted[list(ids)].astype(np.float64) - log_total).tolist()
+        result.ids_val = finite(shifted[list(ids)].astype(np.float64) - log_total)
     return result
+
+
+def finite(values: npt.NDArray[np.float64]) -> list[float]:
+    """Logprobs as numbers that JSON can hold."""
+    found: list[float] = np.maximum(values, LOWEST).tolist()
+    return found
 
 
 def score_prompt(

@@ -87,8 +87,10 @@ def test_a_masked_row_is_not_the_plain_maximum() -> None:
 
 def test_a_forced_token_has_probability_one() -> None:
     asked = row(mask_of(np.array([5])), temperature=1.0)
-    asked.return_logprob, asked.top_logprobs_num = True, 1
+    asked.return_logprob, asked.top_logprobs_num, asked.token_ids_logprob = True, 2, [7]
     _, _, logprobs = Sampler(VOCAB).sample(logits_of(1), [asked])
     assert logprobs is not None
     assert logprobs[0] is not None
-    assert (logprobs[0].logprob, logprobs[0].top_idx) == (0.0, [5])
+    lowest = float(np.finfo(np.float32).min)
+    assert (logprobs[0].logprob, logprobs[0].top_idx) == (0.0, [5, 0])
+    assert (logprobs[0].top_val, logprobs[0].ids_val) == ([0.0, lowest], [lowest]), "JSON has no infinity"
