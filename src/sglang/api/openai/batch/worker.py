@@ -10,6 +10,8 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, Protocol
 
+import msgspec
+
 from sglang.api.openai.batch.disk import is_name, load_all, save
 from sglang.api.openai.batch.file_store import FileStore
 from sglang.api.openai.batch.lines import BatchRequest, check_lines, read_requests
@@ -113,7 +115,9 @@ class BatchWorker:
                 return
             await self._collect(record, path)
         if record.end is not None:
-            await asyncio.to_thread(self._finish, record)
+            final = await asyncio.to_thread(self._finish, msgspec.structs.replace(record))
+            for name in record.__struct_fields__:  # only now, so that nobody sees an end that a crash could undo
+                setattr(record, name, getattr(final, name))
 
     async def _validate(self, record: BatchRecord, path: Path) -> bool:
         record.total, problems = await asyncio.to_thread(check_lines, path, record.endpoint)
@@ -196,7 +200,7 @@ class BatchWorker:
 
     # ------------------------------------------------------------------ the end
 
-    def _finish(self, record: BatchRecord) -> None:
+    def _finish(self, record: BatchRecord) -> BatchRecord:
         """Hand the results over. Every step can be repeated, because a crash may lie between any two."""
         folder = self._folder / record.id
         record.output_file_id = self._hand_over(record, folder / GOOD, record.output_name, "output")
@@ -204,6 +208,7 @@ class BatchWorker:
         record.become(record.end or "completed")
         self._save(record)
         shutil.rmtree(folder, ignore_errors=True)
+        return record
 
     def _hand_over(self, record: BatchRecord, path: Path, name: str, kind: str) -> str | None:
         taken = self._files.get(name)
