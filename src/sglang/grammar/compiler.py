@@ -6,9 +6,11 @@ import logging
 import time
 from collections import OrderedDict
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
+from queue import SimpleQueue
+from threading import Thread
 from typing import Protocol
 
 from sglang.grammar.backend import Backend, Compiled
@@ -71,7 +73,8 @@ class GrammarCompiler:
         self._make = make
         self._backends: dict[str, Backend] = {}
         self._cache: OrderedDict[GrammarSpec, Future[Compiled]] = OrderedDict()
-        self._threads = ThreadPoolExecutor(1, "grammar")
+        self._todo: SimpleQueue[tuple[GrammarSpec, Future[Compiled]]] = SimpleQueue()
+        self._thread: Thread | None = None
         self._counts = {"compiled": 0, "cache_hits": 0, "refused": 0}
         self._seconds = 0.0
 
@@ -87,7 +90,13 @@ class GrammarCompiler:
             full: Future[Compiled] = Future()
             full.set_exception(GrammarError(f"{spec.kind}: {pending} grammars already wait to be compiled", spec.kind))
             return full
-        future = self._cache[spec] = self._threads.submit(self._compile, spec)
+        future: Future[Compiled] = Future()
+        self._cache[spec] = future
+        self._todo.put((spec, future))
+        if self._thread is None:
+            # A daemon, unlike the threads of an executor pool: the end of the process must not wait for a compilation.
+            self._thread = Thread(target=self._work, name="grammar", daemon=True)
+            self._thread.start()
         self._shrink()
         return future
 
@@ -95,11 +104,18 @@ class GrammarCompiler:
         return GrammarStats(**self._counts, seconds=self._seconds)
 
     def close(self) -> None:
-        """End the probe and wait for no compilation."""
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        """End the probe."""
         self._probe.close()
 
     # -------------------------------------------------------------- in the background
+
+    def _work(self) -> None:
+        while True:
+            spec, future = self._todo.get()
+            try:
+                future.set_result(self._compile(spec))
+            except BaseException as error:  # whoever waits gets it; a panic of a native library is no Exception
+                future.set_exception(error)
 
     def _compile(self, spec: GrammarSpec) -> Compiled:
         begin = time.perf_counter()
