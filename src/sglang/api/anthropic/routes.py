@@ -53,5 +53,5 @@ async def _stream(request: Request, chat: ChatRequest, form: MessageForm) -> Res
 async def count_tokens(request: Request) -> Response:
     """How many tokens the prompt of a conversation has."""
     chat = to_chat(request, await read_body(request, CountTokensRequest, json_only=True))
-    check_tools(chat)
+    await check_tools(chat)
     return json_response({"input_tokens": len(await chat_core(request).prompt_ids(chat))})

@@ -87,8 +87,7 @@ def _tool(tool: Tool) -> dict[str, Any]:
     if tool.description is not None:
         function["description"] = tool.description
     function["parameters"] = tool.input_schema
-    if tool.strict is not None:
-        function["strict"] = tool.strict
+    function["strict"] = bool(tool.strict)  # templates show it, also where it was left out
     return {"type": "function", "function": function}
 
 
