@@ -14,6 +14,7 @@ from sglang.api.app import create_app
 from sglang.api.graceful import GracefulServer, StartingServer
 from sglang.config.env import read_env
 from sglang.config.server_args import ServerArgs
+from sglang.system.process import keep_what_is_loaded
 
 if TYPE_CHECKING:
     from sglang.engine.launcher import System
@@ -41,6 +42,7 @@ class Front:
         """Serve until asked to stop (None) or a process dies; returns why the server ended by itself."""
         app = create_app(system.tokenizer_manager, system.server_args)
         config = uvicorn.Config(app, **self._options)
+        keep_what_is_loaded()
         server = GracefulServer(config, system, app.state.lifecycle, self._starting)
         server.run(sockets=[self._listener])
         return server.failure

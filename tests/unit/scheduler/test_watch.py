@@ -24,6 +24,20 @@ def test_a_stop_string_over_several_tokens() -> None:
     assert [watch.push([token]) for token in (1, 0, 1)] == [None, None, "pha be"]
 
 
+def test_the_tokenizer_is_loaded_once_and_only_for_those_who_need_it() -> None:
+    loads: list[Path] = []
+
+    def load(path: Path) -> Tokenizer:
+        loads.append(path)
+        return words(path)
+
+    make = stop_watch_factory(Path("x"), load)
+    assert loads == []
+    watches = [make(DecodeSpec(rid="r", stop=["beta"])) for _ in range(2)]
+    assert [watch.push([1]) for watch in watches] == ["beta", "beta"]
+    assert loads == [Path("x")]
+
+
 def test_patterns_come_after_strings() -> None:
     make = stop_watch_factory(Path("x"), words)
     assert make(DecodeSpec(rid="r", stop=["zeta"], stop_regex=["g.m+a"])).push([2]) == "g.m+a"
@@ -35,5 +49,6 @@ def test_a_tokenizer_that_does_not_load_is_said_so() -> None:
     def fail(path: Path) -> Tokenizer:
         raise OSError("gone")
 
+    watch = stop_watch_factory(Path("somewhere"), fail)(DecodeSpec(rid="r", stop=["a"]))
     with pytest.raises(RuntimeError, match="tokenizer of somewhere"):
-        stop_watch_factory(Path("somewhere"), fail)(DecodeSpec(rid="r", stop=["a"]))
+        watch.push([1])

@@ -12,7 +12,7 @@ from sglang.ipc.messages import BatchTokenIDOutput, ProcessReady
 from sglang.ipc.sockets import PullSocket, PushSocket
 from sglang.ipc.startup import ReadySender
 from sglang.processes.detokenizer.manager import DetokenizerManager
-from sglang.system.process import set_process_title
+from sglang.system.process import keep_what_is_loaded, set_process_title
 from sglang.text.tokenizer import load_tokenizer
 
 
@@ -23,6 +23,7 @@ def run_detokenizer_process(server_args: ServerArgs, port_args: PortArgs, ready:
     manager = DetokenizerManager(tokenizer, read_env().detokenizer_max_states)
     inbox = PullSocket(port_args.detokenizer_ipc_name)
     to_tokenizer = PushSocket(port_args.tokenizer_ipc_name)
+    keep_what_is_loaded()
     ready.send(ProcessReady(role="detokenizer", pid=os.getpid()))
     while True:
         message = inbox.recv()

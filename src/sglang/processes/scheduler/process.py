@@ -23,7 +23,7 @@ from sglang.processes.scheduler.config import SchedulerConfig, scheduler_config
 from sglang.processes.scheduler.core import SchedulerCore
 from sglang.processes.scheduler.loop import SchedulerLoop
 from sglang.processes.scheduler.watch import stop_watch_factory
-from sglang.system.process import set_process_title
+from sglang.system.process import keep_what_is_loaded, set_process_title
 
 GIB = 1 << 30
 
@@ -45,6 +45,7 @@ def run_scheduler_process(server_args: ServerArgs, port_args: PortArgs, ready: R
     info = _info(config, executor, time.perf_counter() - begin)
     state = StateReport(server_args, config, executor, info)
     core = SchedulerCore(config, watches, grammars=_grammars(server_args, model_config))
+    keep_what_is_loaded()
     ready.send(ProcessReady(role="scheduler", pid=os.getpid(), info=info))
     SchedulerLoop(core, executor, inbox, to_detokenizer, to_tokenizer, state).run()
 
