@@ -9,7 +9,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import Protocol
 
@@ -22,6 +22,8 @@ from sglang.grammar.vocabulary import Vocabulary
 
 logger = logging.getLogger(__name__)
 
+REAP_SECONDS = 30.0
+"""How often an idle compiler looks whether its probe process has ended."""
 CACHE_ENTRIES = 256
 CACHE_BYTES = 256 << 20
 LARGEST = 128 << 20
@@ -111,7 +113,11 @@ class GrammarCompiler:
 
     def _work(self) -> None:
         while True:
-            spec, future = self._todo.get()
+            try:
+                spec, future = self._todo.get(timeout=REAP_SECONDS)
+            except Empty:
+                self._probe.reap()
+                continue
             try:
                 future.set_result(self._compile(spec))
             except BaseException as error:  # whoever waits gets it; a panic of a native library is no Exception

@@ -71,6 +71,11 @@ class ProbeProcess:
             raise GrammarError(verdict.error, spec.kind)
         return verdict.seconds
 
+    def reap(self) -> None:
+        """Take notice of a process that has ended, as it does when it is idle for long."""
+        if self._process is not None and self._process.poll() is not None:
+            self.close()
+
     def close(self) -> None:
         """End the process."""
         process, self._process = self._process, None

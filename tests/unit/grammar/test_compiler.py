@@ -33,6 +33,9 @@ class FakeProbe:
             raise GrammarError("regex: takes too long", "regex")
         return 0.0
 
+    def reap(self) -> None:
+        pass
+
     def close(self) -> None:
         pass
 
@@ -149,5 +152,7 @@ def test_a_process_that_was_killed_is_started_again(probe: ProbeProcess) -> None
     assert process is not None
     os.kill(process.pid, 9)
     process.wait()
+    probe.reap()
+    assert probe._process is None
     assert probe.check("xgrammar", GrammarSpec("regex", "a"), GrammarOptions()) >= 0
     assert probe._process is not process
