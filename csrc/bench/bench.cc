@@ -65,8 +65,15 @@ void BenchMatmul(const Kernels& kernels, ThreadPool& pool, GgufType type, const 
     if (m == 512 && shape.n > 40000) continue;
     std::vector<QBlock> x(static_cast<size_t>(m * shape.k / 32));
     std::vector<float> row(static_cast<size_t>(shape.k), 0.5f);
+    const bool head = shape.n > 40000;
+    std::vector<float> middles(head ? x.size() : 0);
     for (int64_t r = 0; r < m; ++r) {
-      kernels.quantize(row.data(), shape.k, x.data() + r * shape.k / 32);
+      QBlock* blocks = x.data() + r * shape.k / 32;
+      if (head) {
+        kernels.quantize_centered(row.data(), shape.k, blocks, middles.data() + r * shape.k / 32);
+      } else {
+        kernels.quantize(row.data(), shape.k, blocks);
+      }
     }
     std::vector<float> out(static_cast<size_t>(m * shape.n));
     int64_t copy = 0;
@@ -80,6 +87,8 @@ void BenchMatmul(const Kernels& kernels, ThreadPool& pool, GgufType type, const 
           a.w = &w;
           a.x = x.data();
           a.x_stride = shape.k / 32;
+          a.middles = head ? middles.data() : nullptr;
+          a.middle_stride = shape.k / 32;
           a.out = out.data();
           a.out_stride = shape.n;
           team.For(w.tiles(), 1,

@@ -11,8 +11,9 @@
 namespace sgl {
 namespace {
 
-// x w^T in one call; quantised weights see int8 activations, as in a program.
-Array<float> Linear(ThreadPool& pool, const Weight& weight, Floats2 x) {
+// x w^T in one call; quantised weights see int8 activations, as in a program: those of the head if
+// `centered`, else those of all other matrices.
+Array<float> Linear(ThreadPool& pool, const Weight& weight, Floats2 x, bool centered) {
   const PackedWeight& w = weight.w;
   const auto rows = static_cast<int64_t>(x.shape(0));
   if (static_cast<int64_t>(x.shape(1)) != w.k) {
@@ -22,6 +23,7 @@ Array<float> Linear(ThreadPool& pool, const Weight& weight, Floats2 x) {
   auto out = NewArray<float>({x.shape(0), static_cast<size_t>(w.n)});
   nb::gil_scoped_release release;
   std::vector<QBlock> blocks;
+  std::vector<float> middles;
   MatmulArgs a;
   a.w = &w;
   a.x = x.data();
@@ -29,10 +31,20 @@ Array<float> Linear(ThreadPool& pool, const Weight& weight, Floats2 x) {
   a.out = out.data();
   a.out_stride = w.n;
   if (!IsDense(w.format)) {
-    blocks.resize(static_cast<size_t>(rows * w.k / 32));
+    const int64_t groups = w.k / 32;
+    blocks.resize(static_cast<size_t>(rows * groups));
+    if (centered) middles.resize(blocks.size());
     for (int64_t r = 0; r < rows; ++r) {
-      weight.kernels->quantize(x.data() + r * w.k, w.k, blocks.data() + r * w.k / 32);
+      const float* row = x.data() + r * w.k;
+      if (centered) {
+        weight.kernels->quantize_centered(row, w.k, blocks.data() + r * groups,
+                                          middles.data() + r * groups);
+      } else {
+        weight.kernels->quantize(row, w.k, blocks.data() + r * groups);
+      }
     }
+    a.middles = centered ? middles.data() : nullptr;
+    a.middle_stride = groups;
     a.x = blocks.data();
     a.x_stride = w.k / 32;
   }
@@ -107,7 +119,9 @@ void BindOps(nb::module_& m) {
         "What this machine can do on the pool's threads: read_bytes_per_s from memory, and "
         "int8_macs_per_s and f32_macs_per_s of the arithmetic units.");
   m.def("linear", &Linear, nb::arg("pool"), nb::arg("weight"), nb::arg("x"),
-        "x w^T; quantised weights see int8 activations, as in a program.");
+        nb::arg("centered") = false,
+        "x w^T; quantised weights see int8 activations, as in a program: `centered` as its head "
+        "does, else as all other operations do.");
 }
 
 }  // namespace sgl

@@ -5,17 +5,20 @@ namespace {
 
 struct Problem {
   GgufType type;
+  bool centered;
   int64_t m, n, k;
   std::vector<float> weights;  // [n, k] dequantised
   std::vector<float> x;        // [m, k] as the kernel sees it: quantised activations as floats
   std::vector<QBlock> quantised;
+  std::vector<float> middles;
   std::vector<float> bias;
   Aligned bytes;
   PackedWeight w;
 
   Problem(const Kernels& kernels, GgufType t, int64_t rows, int64_t features, int64_t depth,
-          Random& rng)
+          Random& rng, bool center = false)
       : type(t),
+        centered(center),
         m(rows),
         n(features),
         k(depth),
@@ -37,12 +40,18 @@ struct Problem {
 
   void Quantise(const Kernels& kernels) {
     quantised.resize(static_cast<size_t>(m * k / 32));
+    middles.assign(quantised.size(), 0.0f);
     for (int64_t r = 0; r < m; ++r) {
-      kernels.quantize(x.data() + r * k, k, quantised.data() + r * k / 32);
+      QBlock* blocks = quantised.data() + r * k / 32;
+      if (centered) {
+        kernels.quantize_centered(x.data() + r * k, k, blocks, middles.data() + r * k / 32);
+      } else {
+        kernels.quantize(x.data() + r * k, k, blocks);
+      }
     }
     for (int64_t i = 0; i < m * k; ++i) {
-      const QBlock& b = quantised[static_cast<size_t>(i / 32)];
-      x[static_cast<size_t>(i)] = b.scale * b.q[i % 32];
+      const size_t g = static_cast<size_t>(i / 32);
+      x[static_cast<size_t>(i)] = quantised[g].scale * quantised[g].q[i % 32] + middles[g];
     }
   }
 
@@ -51,6 +60,8 @@ struct Problem {
     a.w = &w;
     a.x = dense() ? static_cast<const void*>(x.data()) : quantised.data();
     a.x_stride = dense() ? k : k / 32;
+    a.middles = centered ? middles.data() : nullptr;
+    a.middle_stride = k / 32;
     a.out = out;
     a.out_stride = n + 3;  // unaligned on purpose
     return a;
@@ -70,9 +81,10 @@ struct Problem {
   }
 };
 
-void AgreesWithScalar(const Kernels& kernels, GgufType type, int64_t m, int64_t n, int64_t k) {
+void AgreesWithScalar(const Kernels& kernels, GgufType type, bool centered, int64_t m, int64_t n,
+                      int64_t k) {
   Random rng(static_cast<uint32_t>(m * 31 + n * 7 + k));
-  const Problem p(kernels, type, m, n, k, rng);
+  const Problem p(kernels, type, m, n, k, rng, centered);
   const float kUntouched = -12345;
   std::vector<float> out(static_cast<size_t>(m * (n + 3)), kUntouched);
   kernels.matmul(p.Args(out.data()), 0, m, 0, p.w.tiles());
@@ -112,11 +124,11 @@ void EpiloguesAdd(const Kernels& kernels, GgufType type) {
 }
 
 // The same bits for a row whatever rows and tiles are computed along with it.
-void BatchInvariant(const Kernels& kernels, GgufType type) {
+void BatchInvariant(const Kernels& kernels, GgufType type, bool centered) {
   Random rng(9);
   const int64_t m = 23;
   const int64_t n = 45;
-  const Problem p(kernels, type, m, n, 256, rng);
+  const Problem p(kernels, type, m, n, 256, rng, centered);
   const size_t size = static_cast<size_t>(m * (n + 3));
   std::vector<float> whole(size);
   kernels.matmul(p.Args(whole.data()), 0, m, 0, p.w.tiles());
@@ -174,12 +186,15 @@ void EmptyRangesDoNothing(const Kernels& kernels) {
 
 void TestType(const Kernels& kernels, GgufType type) {
   const bool dense = IsDense(PackedFormat(type));
-  const int64_t depth = GgufRowBytes(type, 32) < 0 ? 256 : 96;
-  for (int64_t m : {1, 2, 3, 4, 5, 9, 17}) {
-    for (int64_t n : {1, 8, 15, 33, 70}) AgreesWithScalar(kernels, type, m, n, dense ? 45 : depth);
+  const int64_t depth = dense ? 45 : GgufRowBytes(type, 32) < 0 ? 256 : 96;
+  for (bool centered : {false, true}) {
+    if (dense && centered) continue;
+    for (int64_t m : {1, 2, 3, 4, 5, 9, 17}) {
+      for (int64_t n : {1, 8, 15, 33, 70}) AgreesWithScalar(kernels, type, centered, m, n, depth);
+    }
+    BatchInvariant(kernels, type, centered);
   }
   EpiloguesAdd(kernels, type);
-  BatchInvariant(kernels, type);
   if (!dense) ExtremesDoNotSaturate(kernels, type);
 }
 

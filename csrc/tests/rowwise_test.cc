@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "check.h"
 #include "half.h"
 
@@ -25,6 +27,31 @@ void QuantizesWithinHalfAStep(const Kernels& kernels) {
       CHECK(q[g].scale == absmax / 127);
       CHECK(q[g].neg_sum == -sum && q[g].neg_sum_lo == -low);
       CHECK(q[g].scaled_sum == q[g].scale * static_cast<float>(sum));
+    }
+  }
+}
+
+// One large value of 32: symmetric steps would be twice as wide.
+void QuantizesAroundTheMiddle(const Kernels& kernels) {
+  Random rng(3);
+  for (int64_t k : {32, 96, 576}) {
+    std::vector<float> x = rng.Floats(k);
+    for (size_t i = 5; i < x.size(); i += 32) x[i] = 40.0f;
+    std::fill(x.end() - 32, x.end(), -3.0f);  // equal values are exact
+    std::vector<QBlock> q(static_cast<size_t>(k / 32));
+    std::vector<float> middles(q.size());
+    kernels.quantize_centered(x.data(), k, q.data(), middles.data());
+    for (size_t g = 0; g < q.size(); ++g) {
+      const float* block = x.data() + g * 32;
+      const auto [low, high] = std::minmax_element(block, block + 32);
+      CHECK_NEAR(middles[g], (*low + *high) / 2, 1e-5);
+      CHECK_NEAR(q[g].scale, (*high - *low) / 254, 1e-6);
+      double sum = 0;
+      for (size_t i = 0; i < 32; ++i) {
+        CHECK_NEAR(q[g].scale * q[g].q[i] + middles[g], block[i], q[g].scale * 0.501 + 1e-6);
+        sum += double{q[g].scale} * q[g].q[i] + double{middles[g]};
+      }
+      CHECK_NEAR(q[g].scaled_sum, sum, 1e-3);
     }
   }
 }
@@ -127,6 +154,9 @@ void QuantizingKeepsNaN(const Kernels& kernels) {
     QBlock block;
     kernels.quantize(x.data(), 32, &block);
     CHECK(std::isnan(block.scale));
+    float middle;
+    kernels.quantize_centered(x.data(), 32, &block, &middle);
+    CHECK(std::isnan(block.scale) && std::isnan(middle));
     int8_t q[32];
     float scale;
     kernels.store_i8(x.data(), 32, q, &scale);
@@ -177,6 +207,7 @@ int main() {
   for (const sgl::Kernels* kernels : AllKernels()) {
     std::printf("%s\n", kernels->name);
     QuantizesWithinHalfAStep(*kernels);
+    QuantizesAroundTheMiddle(*kernels);
     NormsAndAdds(*kernels);
     Gates(*kernels);
     Rotates(*kernels);

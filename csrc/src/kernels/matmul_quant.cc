@@ -74,6 +74,15 @@ SGL_INLINE VF GroupOf32(VF acc, const WV* w, VF scale, VF min, const QBlock& x) 
   return F::kMin ? Fma(min, Set(x.scaled_sum), acc) : acc;
 }
 
+alignas(64) constexpr int8_t kOnes[32] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1,
+                                          1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
+
+// Sum of 4 * kCount weights of each feature, without scale and minimum.
+template <class F, int kFirst, int kCount>
+SGL_INLINE VF WeightSum(const WV* w) {
+  return ToFloat(Dot<F::kBits, kFirst, kCount>(ZeroStart<F>(-4 * kCount), w, kOnes));
+}
+
 // Two groups of 16: integer dots apart, joined in float.
 template <class F>
 SGL_INLINE VF GroupsOf16(VF acc, const WV* w, const VF* scale, const VF* min, const QBlock& x) {
@@ -95,11 +104,22 @@ constexpr int kScaleBytes = kLanes * (F::kFine ? 2 : 1) * (F::kMin ? 2 : 1) * (F
 template <class F>
 constexpr int kGroupBytes = kScaleBytes<F> + kLanes * 4 * F::kBits;
 
+template <int kRows>
+SGL_INLINE void AddMiddles(VF* acc, VF sum, const float* middles, int64_t stride) {
+#pragma GCC unroll 16
+  for (int r = 0; r < kRows; ++r) acc[r] = Fma(sum, Set(middles[r * stride]), acc[r]);
+}
+
 constexpr int kAhead = 2048;  // bytes of weights asked for before they are needed
 
-template <class F, int kRows>
-SGL_INLINE void Tile(const uint8_t* data, const QBlock* x, int64_t stride, int64_t groups,
-                     VF* acc) {
+// kCentered: blocks have middles (see kernels.h). middle * sum(weights) is added first; the sums of
+// weights are taken once for all rows.
+template <class F, int kRows, bool kCentered>
+SGL_INLINE void Tile(const MatmulArgs& a, const uint8_t* data, int64_t row, VF* acc) {
+  const QBlock* x = static_cast<const QBlock*>(a.x) + row * a.x_stride;
+  const float* middles = kCentered ? a.middles + row * a.middle_stride : nullptr;
+  const int64_t stride = a.x_stride;
+  const int64_t groups = a.w->k / 32;
 #pragma GCC unroll 16
   for (int r = 0; r < kRows; ++r) acc[r] = Zero();
   for (int64_t g = 0; g < groups; ++g) {
@@ -119,6 +139,12 @@ SGL_INLINE void Tile(const uint8_t* data, const QBlock* x, int64_t stride, int64
         min[0] = LoadScale<F::kWide>(scales, 1);
         min[1] = LoadScale<F::kWide>(scales, kStep + 1);
       }
+      if (kCentered) {
+        VF sum = Mul(WeightSum<F, 0, 4>(w), scale[0]);
+        sum = Fma(WeightSum<F, 4, 4>(w), scale[1], sum);
+        if (F::kMin) sum = Fma(Add(min[0], min[1]), Set(16.0f), sum);
+        AddMiddles<kRows>(acc, sum, middles + g, a.middle_stride);
+      }
 #pragma GCC unroll 16
       for (int r = 0; r < kRows; ++r) {
         acc[r] = GroupsOf16<F>(acc[r], w, scale, min, x[r * stride + g]);
@@ -126,6 +152,9 @@ SGL_INLINE void Tile(const uint8_t* data, const QBlock* x, int64_t stride, int64
     } else {
       const VF scale = LoadScale<F::kWide>(scales, 0);
       const VF min = F::kMin ? LoadScale<F::kWide>(scales, 1) : Zero();
+      if (kCentered) {
+        AddMiddles<kRows>(acc, Mul(WeightSum<F, 0, 8>(w), scale), middles + g, a.middle_stride);
+      }
 #pragma GCC unroll 16
       for (int r = 0; r < kRows; ++r) {
         acc[r] = GroupOf32<F>(acc[r], w, scale, min, x[r * stride + g]);
@@ -136,10 +165,12 @@ SGL_INLINE void Tile(const uint8_t* data, const QBlock* x, int64_t stride, int64
 
 template <class F, int kRows>
 void Rows(const MatmulArgs& a, const uint8_t* tile_data, int64_t row, int64_t feature) {
-  const PackedWeight& w = *a.w;
-  const QBlock* x = static_cast<const QBlock*>(a.x) + row * a.x_stride;
   VF acc[kRows];
-  Tile<F, kRows>(tile_data, x, a.x_stride, w.k / 32, acc);
+  if (a.middles == nullptr) {
+    Tile<F, kRows, false>(a, tile_data, row, acc);
+  } else {
+    Tile<F, kRows, true>(a, tile_data, row, acc);
+  }
 #pragma GCC unroll 16
   for (int r = 0; r < kRows; ++r) WriteTile(a, row + r, feature, acc[r]);
 }

@@ -22,6 +22,20 @@ SGL_INLINE void Map2(const float* x, const float* y, int64_t count, float* out, 
   }
 }
 
+// Fills in what follows from q.
+SGL_INLINE void FinishBlock(float scale, float middle, QBlock* out) {
+  int32_t lo = 0;
+  int32_t hi = 0;
+  for (int i = 0; i < 16; ++i) {
+    lo += out->q[i];
+    hi += out->q[16 + i];
+  }
+  out->scale = scale;
+  out->scaled_sum = scale * static_cast<float>(lo + hi) + 32.0f * middle;
+  out->neg_sum = -(lo + hi);
+  out->neg_sum_lo = -lo;
+}
+
 SGL_INLINE void QuantizeBlock(const float* x, QBlock* out) {
   VF largest = Zero();
   for (int i = 0; i < 32; i += kLanes) largest = MaxMagnitude(largest, Load(x + i));
@@ -30,16 +44,32 @@ SGL_INLINE void QuantizeBlock(const float* x, QBlock* out) {
   for (int i = 0; i < 32; i += kLanes) {
     StoreI8(out->q + i, ToInt(Mul(Load(x + i), Set(inverse))));
   }
-  int32_t lo = 0;
-  int32_t hi = 0;
-  for (int i = 0; i < 16; ++i) {
-    lo += out->q[i];
-    hi += out->q[16 + i];
+  FinishBlock(absmax / 127.0f, 0.0f, out);
+}
+
+SGL_INLINE float QuantizeBlockCentered(const float* x, QBlock* out) {
+  VF largest = Load(x);
+  VF smallest = largest;
+  VF magnitude = MaxMagnitude(Zero(), largest);
+  for (int i = kLanes; i < 32; i += kLanes) {
+    const VF v = Load(x + i);
+    largest = Max(largest, v);
+    smallest = Min(smallest, v);
+    magnitude = MaxMagnitude(magnitude, v);
   }
-  out->scale = absmax / 127.0f;
-  out->scaled_sum = out->scale * static_cast<float>(lo + hi);
-  out->neg_sum = -(lo + hi);
-  out->neg_sum_lo = -lo;
+  const float high = ReduceMax(largest);
+  const float low = -ReduceMax(Sub(Zero(), smallest));
+  // A NaN may get lost between largest and smallest, but not among magnitudes.
+  const float absmax = ReduceMagnitude(magnitude);
+  const bool finite = absmax <= 3.4028235e38f;
+  const float middle = finite ? 0.5f * high + 0.5f * low : absmax;
+  const float half = finite ? 0.5f * high - 0.5f * low : absmax;
+  const float inverse = half > 0 ? 127.0f / half : 0.0f;
+  for (int i = 0; i < 32; i += kLanes) {
+    StoreI8(out->q + i, ToInt(Mul(Sub(Load(x + i), Set(middle)), Set(inverse))));
+  }
+  FinishBlock(half / 127.0f, middle, out);
+  return middle;
 }
 
 SGL_INLINE void RotateHalves(float* x, const float* cos, const float* sin, int half) {
@@ -73,6 +103,10 @@ SGL_INLINE void RotatePairs(float* x, const float* cos, const float* sin, int ha
 
 void Quantize(const float* x, int64_t k, QBlock* out) {
   for (int64_t g = 0; g < k / 32; ++g) QuantizeBlock(x + g * 32, out + g);
+}
+
+void QuantizeCentered(const float* x, int64_t k, QBlock* out, float* middles) {
+  for (int64_t g = 0; g < k / 32; ++g) middles[g] = QuantizeBlockCentered(x + g * 32, out + g);
 }
 
 void RmsNorm(const float* x, const float* weight, float eps, int64_t k, float* out) {

@@ -19,6 +19,7 @@ const Kernels kTable = {
     SGL_TEXT(SGL_ISA),
     kLanes,
     Quantize,
+    QuantizeCentered,
     Matmul,
     RmsNorm,
     AddScaled,

@@ -7,6 +7,7 @@
 namespace sgl::SGL_ISA {
 
 void Quantize(const float* x, int64_t k, QBlock* out);
+void QuantizeCentered(const float* x, int64_t k, QBlock* out, float* middles);
 void MatmulQuant(const MatmulArgs& a, int64_t r0, int64_t r1, int64_t t0, int64_t t1);
 void MatmulDense(const MatmulArgs& a, int64_t r0, int64_t r1, int64_t t0, int64_t t1);
 void RmsNorm(const float* x, const float* weight, float eps, int64_t k, float* out);

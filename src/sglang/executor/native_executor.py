@@ -116,7 +116,7 @@ class NativeExecutor:
     def _logits(self, hidden: Floats) -> Floats:
         """``[n, hidden] -> [n, vocab]``, with the same matrix product as inside the program."""
         (head,) = self._head_weight.parts
-        logits: Floats = self._ops.kernels.linear(self._ops.pool, head, np.ascontiguousarray(hidden))
+        logits: Floats = self._ops.kernels.linear(self._ops.pool, head, np.ascontiguousarray(hidden), centered=True)
         cap = self._logit_cap
         return logits if cap is None else np.tanh(logits / np.float32(cap)) * np.float32(cap)
 

@@ -44,7 +44,8 @@ async def parse_function_call(request: Request) -> Response:
     body = await read_body(request, ParseFunctionCallRequest)
     name = _known(choose_tool_format, body.tool_call_parser, request)
     specs = ToolSpecs.of([tool.model_dump() for tool in body.tools], read_env().forward_unknown_tools)
-    text, calls = body.text, []
+    text = body.text
+    calls: list[tuple[str, str]] = []
     if name is not None:  # in a thread: a long text takes a while, and other requests go on meanwhile
         text, calls = await asyncio.to_thread(parse_whole, make_tool_parser(name, specs), body.text)
     found = [
