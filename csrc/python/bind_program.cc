@@ -22,7 +22,7 @@ class PyProgram {
       : kernels_(KernelsNamed(isa)), program_(kernels_, max_tokens, vocab), vocab_(vocab) {}
 
   BufferId AddFloats(int64_t width) { return program_.AddFloats(width); }
-  BufferId AddBlocks(int64_t width) { return program_.AddBlocks(width); }
+  BufferId AddBlocks(int64_t width, bool centered) { return program_.AddBlocks(width, centered); }
 
   void AddEmbedding(nb::object table, float scale, BufferId out) {
     program_.AddEmbedding(Hold(table), scale, out);
@@ -262,7 +262,7 @@ void BindProgram(nb::module_& m) {
       .def(nb::init<int64_t, int64_t, std::optional<std::string>>(), nb::arg("max_tokens"),
            nb::arg("vocab"), nb::arg("isa") = nb::none())
       .def("add_floats", &PyProgram::AddFloats, nb::arg("width"))
-      .def("add_blocks", &PyProgram::AddBlocks, nb::arg("width"))
+      .def("add_blocks", &PyProgram::AddBlocks, nb::arg("width"), nb::arg("centered") = false)
       .def("add_embedding", &PyProgram::AddEmbedding, nb::arg("table"), nb::arg("scale"),
            nb::arg("out"))
       .def("add_norm", &PyProgram::AddNorm, nb::arg("x"), nb::arg("weight"), nb::arg("eps"),

@@ -30,6 +30,11 @@ MatmulArgs Program::State::Operands(const PackedWeight& w, Activations in, int64
   } else {
     a.x = Blocks(in.blocks, token);
     a.x_stride = Width(in.blocks) / 32;
+    const BufferId middles = buffers[static_cast<size_t>(in.blocks)].middles;
+    if (middles != kNone) {
+      a.middles = Floats(middles, token);
+      a.middle_stride = Width(middles);
+    }
   }
   return a;
 }
@@ -38,7 +43,16 @@ void Program::State::Emit(const float* row, int64_t width, Activations out, int6
   if (out.floats != kNone && Floats(out.floats, token) != row) {
     std::memcpy(Floats(out.floats, token), row, static_cast<size_t>(width) * 4);
   }
-  if (out.blocks != kNone) kernels->quantize(row, width, Blocks(out.blocks, token));
+  if (out.blocks != kNone) Quantize(row, out.blocks, token);
+}
+
+void Program::State::Quantize(const float* row, BufferId blocks, int64_t token) const {
+  const BufferId middles = buffers[static_cast<size_t>(blocks)].middles;
+  if (middles == kNone) {
+    kernels->quantize(row, Width(blocks), Blocks(blocks, token));
+  } else {
+    kernels->quantize_centered(row, Width(blocks), Blocks(blocks, token), Floats(middles, token));
+  }
 }
 
 namespace {
@@ -123,16 +137,17 @@ QBlock* Program::Blocks(BufferId id) {
 BufferId Program::AddFloats(int64_t width) {
   if (width < 1)
     Refuse("add_floats", "width " + std::to_string(width) + "; accepted are 1 or more");
-  state_->buffers.push_back({width, false, {}});
+  state_->buffers.push_back({width, false, {}, kNone});
   state_->buffers.back().data.Reserve(max_tokens_ * width * 4);
   return static_cast<BufferId>(state_->buffers.size() - 1);
 }
 
-BufferId Program::AddBlocks(int64_t width) {
+BufferId Program::AddBlocks(int64_t width, bool centered) {
   if (width < 1 || width % 32 != 0) {
     Refuse("add_blocks", "width " + std::to_string(width) + "; accepted are multiples of 32");
   }
-  state_->buffers.push_back({width, true, {}});
+  const BufferId middles = centered ? AddFloats(width / 32) : kNone;
+  state_->buffers.push_back({width, true, {}, middles});
   state_->buffers.back().data.Reserve(max_tokens_ * width / 32 *
                                       static_cast<int64_t>(sizeof(QBlock)));
   return static_cast<BufferId>(state_->buffers.size() - 1);

@@ -23,7 +23,6 @@ struct HeadOp : Program::Op {
   // The normed output tokens, packed to the front. Blocks are centred: rounding them is the largest
   // single error of a model with 8-bit embeddings, and the head alone sees few tokens.
   Activations in;
-  BufferId middles = kNone;
 
   void Run(Team& team, Program::State& s) const override {
     const Step& step = *s.step;
@@ -34,9 +33,7 @@ struct HeadOp : Program::Op {
         float* normed = s.Floats(in.floats, i);
         const float* row = s.Floats(x, step.output_tokens[i]);
         s.kernels->rms_norm(row, norm.weight, norm.eps, width, normed);
-        if (in.blocks != kNone) {
-          s.kernels->quantize_centered(normed, width, s.Blocks(in.blocks, i), s.Floats(middles, i));
-        }
+        if (in.blocks != kNone) s.Quantize(normed, in.blocks, i);
         if (step.hidden != nullptr) std::copy(normed, normed + width, step.hidden + i * width);
       }
     });
@@ -62,10 +59,6 @@ struct HeadOp : Program::Op {
     const int64_t rows = std::min(kHeadRows, (full ? step.full_rows : step.outputs) - row);
     const int64_t columns = std::min(kHeadColumns, weight.n - column);
     MatmulArgs a = s.Operands(weight, in, row);
-    if (in.blocks != kNone) {
-      a.middles = s.Floats(middles, row);
-      a.middle_stride = weight.k / 32;
-    }
     float* spare = s.scratch[static_cast<size_t>(rank)].floats.as<float>();
     float* logits = full ? step.logits + row * weight.n + column : spare;
     a.out_stride = full ? weight.n : kHeadColumns;
@@ -160,10 +153,7 @@ void Program::AddHead(BufferId x, NormSpec norm, const PackedWeight& weight, flo
   op->weight = weight;
   op->softcap = softcap;
   op->in.floats = AddFloats(weight.k);
-  if (!IsDense(weight.format)) {
-    op->in.blocks = AddBlocks(weight.k);
-    op->middles = AddFloats(weight.k / 32);
-  }
+  if (!IsDense(weight.format)) op->in.blocks = AddBlocks(weight.k, true);
   state_->scratch_floats = std::max(state_->scratch_floats, kHeadRows * kHeadColumns);
   ops_.push_back(std::move(op));
 }

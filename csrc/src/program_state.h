@@ -40,6 +40,7 @@ struct Program::State {
     int64_t width;
     bool blocks;
     Arena data;
+    BufferId middles;  // of centred blocks, else kNone
   };
   // One thread's own memory.
   struct Scratch {
@@ -72,6 +73,8 @@ struct Program::State {
     const Buffer& b = buffers[static_cast<size_t>(id)];
     return b.data.as<QBlock>() + token * (b.width / 32);
   }
+  // Row `token` as int8 blocks, around their middles if the buffer keeps them.
+  void Quantize(const float* row, BufferId blocks, int64_t token) const;
   int64_t Width(BufferId id) const { return buffers[static_cast<size_t>(id)].width; }
 
   // Of recording: throw std::invalid_argument unless the operand fits `op`. A width of -1 is any.
