@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from sglang.processes.scheduler.admit import SMALLEST_SHARE
+from sglang.processes.scheduler.admit import CATCH_UP, SMALLEST_SHARE
 from sglang.processes.scheduler.core import SchedulerCore
 from sglang.processes.scheduler.request import Request
 from unit.scheduler.fakes import ArithmeticExecutor, Caller, make_core, make_request, run_all, step
@@ -145,6 +145,18 @@ def test_the_share_of_prompts_is_never_tiny_and_never_above_the_chunk() -> None:
         rows(core)
         core.add(make_request("b", [2] * 40))
         assert rows(core)[0] == [expected, 1]
+
+
+def test_where_more_wait_than_run_they_catch_up() -> None:
+    core = make_core(
+        num_slots=3000, context_length=800, max_prefill_tokens=5000, max_running_requests=64, prompt_share=1.0
+    )
+    core.add(make_request("a", [1] * 4))
+    rows(core)
+    for number in range(2, 6):
+        core.add(make_request(str(number), [number] * 300))
+    assert rows(core)[0] == [300, CATCH_UP - 300, 1]  # four wait for one
+    assert rows(core)[0] == [SMALLEST_SHARE, 1, 1]  # two run, two wait
 
 
 def test_limits_of_a_pass() -> None:

@@ -25,6 +25,9 @@ UNLIMITED = 1 << 30
 SMALLEST_SHARE = 32
 """Prompt tokens a step computes at least beside running requests: fewer would leave the kernels half idle."""
 
+CATCH_UP = 512
+"""The same while more requests wait than run: one full piece of the kernels."""
+
 
 @dataclass(slots=True)
 class Piece:
@@ -40,13 +43,15 @@ class Piece:
 class _Pass:
     """What one prefill pass may still take."""
 
-    def __init__(self, config: SchedulerConfig, running: int, reserved: float) -> None:
+    def __init__(self, config: SchedulerConfig, running: int, waiting: int, reserved: float) -> None:
         self.tokens = config.max_prefill_tokens
         self.chunk = config.chunked_prefill_size or UNLIMITED
         if config.enable_mixed_chunk and config.chunked_prefill_size is not None:
             self.chunk -= running
         if config.prompt_share is not None and running:
-            self.chunk = min(self.chunk, max(SMALLEST_SHARE, int(running * config.prompt_share)))
+            # While more wait than run, most of a step's cost would be the wait of those: let them catch up.
+            share = max(SMALLEST_SHARE, int(running * config.prompt_share)) if running >= waiting else CATCH_UP
+            self.chunk = min(self.chunk, share)
         self.requests = min(config.max_running_requests - running, config.prefill_max_requests or UNLIMITED)
         self.reserved = reserved  # memory that running and admitted requests are expected to take later
         self.pieces: list[Piece] = []
@@ -84,7 +89,7 @@ class Admission:
         """The next pass, memory included; empty when there is nothing to prefill or no room for it."""
         if self.chunked is None and not len(self._waiting):
             return []
-        this = _Pass(self._config, len(self._running), self._ratio.reserve(self._running.requests))
+        this = _Pass(self._config, len(self._running), len(self._waiting), self._ratio.reserve(self._running.requests))
         if self.chunked is not None and not self._continue(self.chunked, this):
             return []
         admitted: list[Request] = []
