@@ -43,15 +43,17 @@ void Program::State::Emit(const float* row, int64_t width, Activations out, int6
   if (out.floats != kNone && Floats(out.floats, token) != row) {
     std::memcpy(Floats(out.floats, token), row, static_cast<size_t>(width) * 4);
   }
-  if (out.blocks != kNone) Quantize(row, out.blocks, token);
+  if (out.blocks != kNone) Quantize(row, out.blocks, token, 0, width);
 }
 
-void Program::State::Quantize(const float* row, BufferId blocks, int64_t token) const {
+void Program::State::Quantize(const float* x, BufferId blocks, int64_t token, int64_t column,
+                              int64_t count) const {
   const BufferId middles = buffers[static_cast<size_t>(blocks)].middles;
+  QBlock* out = Blocks(blocks, token) + column / 32;
   if (middles == kNone) {
-    kernels->quantize(row, Width(blocks), Blocks(blocks, token));
+    kernels->quantize(x, count, out);
   } else {
-    kernels->quantize_centered(row, Width(blocks), Blocks(blocks, token), Floats(middles, token));
+    kernels->quantize_centered(x, count, out, Floats(middles, token) + column / 32);
   }
 }
 

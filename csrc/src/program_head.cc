@@ -33,7 +33,7 @@ struct HeadOp : Program::Op {
         float* normed = s.Floats(in.floats, i);
         const float* row = s.Floats(x, step.output_tokens[i]);
         s.kernels->rms_norm(row, norm.weight, norm.eps, width, normed);
-        if (in.blocks != kNone) s.Quantize(normed, in.blocks, i);
+        if (in.blocks != kNone) s.Quantize(normed, in.blocks, i, 0, width);
         if (step.hidden != nullptr) std::copy(normed, normed + width, step.hidden + i * width);
       }
     });

@@ -136,7 +136,7 @@ struct GatedLinearOp : Program::Op {
         s.kernels->store_as(x, columns, DType::kF32, s.Floats(out.floats, row + r) + column);
       }
       if (out.blocks != kNone) {
-        s.kernels->quantize(x, columns, s.Blocks(out.blocks, row + r) + column / 32);
+        s.Quantize(x, out.blocks, row + r, column, columns);
       }
     }
   }

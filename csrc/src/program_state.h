@@ -73,8 +73,10 @@ struct Program::State {
     const Buffer& b = buffers[static_cast<size_t>(id)];
     return b.data.as<QBlock>() + token * (b.width / 32);
   }
-  // Row `token` as int8 blocks, around their middles if the buffer keeps them.
-  void Quantize(const float* row, BufferId blocks, int64_t token) const;
+  // Columns [column, column + count) of row `token` as int8 blocks, around their middles if the
+  // buffer keeps them. Both are multiples of 32.
+  void Quantize(const float* x, BufferId blocks, int64_t token, int64_t column,
+                int64_t count) const;
   int64_t Width(BufferId id) const { return buffers[static_cast<size_t>(id)].width; }
 
   // Of recording: throw std::invalid_argument unless the operand fits `op`. A width of -1 is any.
