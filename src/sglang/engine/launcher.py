@@ -208,7 +208,10 @@ def end_children(children: list[Child]) -> None:
     """Ask all to end, then insist. Returns when none is left."""
     for child in children:
         if child.process.is_alive() and child.process.pid is not None:
-            os.kill(child.process.pid, END_SIGNAL)  # still ours: its exit status has not been collected
+            try:
+                os.kill(child.process.pid, END_SIGNAL)
+            except ProcessLookupError:
+                pass  # the thread that watches it has just collected its exit status
     deadline = time.monotonic() + STOP_SECONDS
     for child in children:
         child.process.join(max(0.0, deadline - time.monotonic()))
