@@ -92,12 +92,12 @@ class Recorder:
         self._leave(attended, layer.out, out_norm)
 
     def _mlp(self, norm: RMSNorm, layer: GatedMLP, out_norm: RMSNorm | None) -> None:
-        if layer.gate_up.bias is not None:
-            raise NotRecordable("gate and up projections with a bias")
         gate, up = _halves(layer.gate_up)
+        bias = layer.gate_up.bias
+        biases = (None, None) if bias is None else (bias[: gate.n], bias[gate.n :])
         normed = self._norm(norm, layer.gate_up)
         inner = self._handles("inner", int(gate.n), layer.down)
-        self.program.add_gated_linear(normed, gate, up, GATES[layer.activation], inner)
+        self.program.add_gated_linear(normed, gate, up, GATES[layer.activation], inner, *biases)
         self._leave(inner, layer.down, out_norm)
 
     def _leave(self, values: Handles, out: Linear, out_norm: RMSNorm | None) -> None:
@@ -118,15 +118,13 @@ class Recorder:
     def _settle(self, norm: RMSNorm) -> None:
         """Add what is left to x; the head does the last norm itself."""
         if self._pending is not None:
-            self._add_norm(norm, (self._floats("normed", norm.weight.shape[0]), NONE))
+            self._add_norm(norm, (NONE, NONE))
 
     def _add_norm(self, norm: RMSNorm, out: Handles) -> None:
         addend, addend_norm = self._pending or (NONE, None)
         self._pending = None
-        if addend_norm is not None and addend_norm.eps != norm.eps:
-            raise NotRecordable("norms of one block with different epsilons")
-        weight = None if addend_norm is None else addend_norm.weight
-        self.program.add_norm(self._x, norm.weight, norm.eps, out, addend, weight)
+        weight, eps = (None, norm.eps) if addend_norm is None else (addend_norm.weight, addend_norm.eps)
+        self.program.add_norm(self._x, norm.weight, norm.eps, out, addend, weight, eps)
 
     def _linear(self, values: Handles, layer: Linear, out: int, *, accumulate: bool = False) -> None:
         parts, column = [], 0

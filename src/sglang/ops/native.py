@@ -20,7 +20,7 @@ from sglang.formats.raw import RawTensor, narrowed
 
 QUANTIZATIONS = {"int8": "int8", "w8a8_int8": "int8", "int4": "int4"}
 """--quantization -> what dense weights become while they are packed; activations are int8 then."""
-DENSE = {GGMLType.F32: "float32", GGMLType.F16: "float16", GGMLType.BF16: "bfloat16"}
+DENSE = frozenset({GGMLType.F32, GGMLType.F16, GGMLType.BF16})
 GROUP = 32
 """Weights that share a scale once quantized; rows of another multiple stay dense."""
 SPIN_US = 50
@@ -70,14 +70,14 @@ class NativeOps:
         self.arena = kernels.WeightArena()
 
     def pack(self, parts: Sequence[RawTensor], dtype: str) -> NativeWeight:
-        """Matrices keep the type they are stored in; of ``dtype`` only a narrower one than float32 matters."""
-        return NativeWeight(tuple(self._pack(part, dtype) for part in parts))
+        """Matrices keep the type they are stored in and are multiplied in float32, whatever ``dtype`` says."""
+        return NativeWeight(tuple(self._pack(part) for part in parts))
 
     def upload(self, values: npt.NDArray[np.float32], dtype: str) -> npt.NDArray[np.float32]:
         """Vectors stay on the host in float32, which holds every value of every other type."""
         return np.ascontiguousarray(values, np.float32)
 
-    def _pack(self, part: RawTensor, dtype: str) -> Any:
+    def _pack(self, part: RawTensor) -> Any:
         rows, columns = part.shape
         if part.offset:
             part = replace(part, kind=GGMLType.F32, read=lambda: narrowed(part.dense()), row_order=None, offset=0.0)

@@ -19,7 +19,6 @@ from sglang.ops.native import load_kernels
 from unit.models.tiny import FAMILIES, VOCAB, prompt, tiny_config
 
 SLOTS = 1024
-TORCH_ONLY = {"llama-tied-biased"}  # gate and up with a bias
 
 needs_kernels = pytest.mark.skipif(load_kernels() is None, reason="the native kernels are not built")
 
@@ -77,7 +76,7 @@ def logprobs(executor: Executor, ids: list[int]) -> np.ndarray:
 def test_logprobs_equal_the_reference(family: str, reference: Any) -> None:
     folder = reference(family)[1]
     native, torch = build(folder, kv_cache_dtype="float32"), build(folder, attention_backend="torch_native")
-    assert native.report.backend == ("torch" if family in TORCH_ONLY else "native kernels")
+    assert native.report.backend == "native kernels"
     ids = prompt(100)
     assert np.abs(logprobs(native, ids) - logprobs(torch, ids)).max() < 2e-4
 
