@@ -133,14 +133,14 @@ def test_good_grammars_pass_and_wrong_ones_say_why(probe: ProbeProcess) -> None:
 
 
 HOSTILE = [
-    ("ebnf", "root ::= " + "a " * 3000 + "\\na ::= " + " | ".join(f'"{i}"*' for i in range(900))),
+    ("ebnf", "root ::=" + " a" * 8 + "\na ::=" + ' "x"*' * 20),
     ("regex", "((a{1,100}){1,100}){1,100}"),
     ("ebnf", 'root ::= a a a a a a a a\na ::= "x"* "x"* "x"* "x"*'),
     ("json_schema", json.dumps({"enum": [f"value {i}" for i in range(60_000)]})),
 ]
 
 
-@pytest.mark.parametrize(("kind", "text"), HOSTILE, ids=["time", "regex", "ebnf", "json_schema"])
+@pytest.mark.parametrize(("kind", "text"), HOSTILE, ids=["many", "regex", "ebnf", "json_schema"])
 def test_hostile_grammars_are_refused_and_the_next_one_is_served(probe: ProbeProcess, kind: str, text: str) -> None:
     assert refusal(probe, kind, text).startswith(f"{kind}: ")
     probe.check("xgrammar", GrammarSpec("regex", "ab"), GrammarOptions())
