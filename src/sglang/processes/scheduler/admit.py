@@ -26,7 +26,11 @@ SMALLEST_SHARE = 32
 """Prompt tokens a step computes at least beside running requests: fewer would leave the kernels half idle."""
 
 CATCH_UP = 512
-"""The same while more requests wait than run: one full piece of the kernels."""
+"""The same in a rush: one full piece of the kernels."""
+
+RUSH = 3
+"""It is one while so many times as many requests wait as run. (Each step of it is a long gap for those that run: few of
+them must see few.)"""
 
 
 @dataclass(slots=True)
@@ -49,8 +53,9 @@ class _Pass:
         if config.enable_mixed_chunk and config.chunked_prefill_size is not None:
             self.chunk -= running
         if config.prompt_share is not None and running:
-            # While more wait than run, most of a step's cost would be the wait of those: let them catch up.
-            share = max(SMALLEST_SHARE, int(running * config.prompt_share)) if running >= waiting else CATCH_UP
+            # In a rush most of a step's cost would be the wait of those that don't run yet: let them catch up.
+            calm = max(SMALLEST_SHARE, int(running * config.prompt_share))
+            share = CATCH_UP if waiting > RUSH * running else calm
             self.chunk = min(self.chunk, share)
         self.requests = min(config.max_running_requests - running, config.prefill_max_requests or UNLIMITED)
         self.reserved = reserved  # memory that running and admitted requests are expected to take later
