@@ -9,9 +9,11 @@ from sglang.config.model_config import ModelConfig
 from sglang.config.ports import PortArgs
 from sglang.config.server_args import ServerArgs
 from sglang.ipc.async_socket import AsyncPullSocket
+from sglang.ipc.inputs import GenerateReqInput
 from sglang.ipc.messages import AbortReq, BatchStrOutput, LogprobDelta, Message
 from sglang.ipc.sockets import PushSocket
 from sglang.processes.tokenizer.manager import TokenizerManager
+from sglang.processes.tokenizer.streams import RequestGroup
 
 Kind = TypeVar("Kind", bound=Message)
 
@@ -21,6 +23,8 @@ WAIT = 10.0
 VOCAB = 300
 CONTEXT = 64
 END_ID = 256
+STOP = {"type": "stop", "matched": END_ID}
+ABORTED = {"type": "abort", "message": "Aborted", "status_code": None, "err_type": None}
 
 
 class ByteTokenizer:
@@ -122,3 +126,12 @@ class FakeSystem:
         self.inbox.close()
         self.outbox.close()
         self.ports.cleanup()
+
+
+async def submit(system: FakeSystem, **fields: Any) -> RequestGroup:
+    return await system.manager.submit(GenerateReqInput(**fields))
+
+
+async def finished(group: RequestGroup) -> list[dict[str, Any]]:
+    await asyncio.wait_for(group.wait(), WAIT)
+    return [stream.result() for stream in group.streams]
