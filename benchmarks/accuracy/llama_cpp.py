@@ -129,10 +129,6 @@ class LlamaCpp:
         self._lib.llama_free(self._context)
         self._lib.llama_model_free(self._model)
 
-    def info(self) -> str:
-        """The library's file and the instruction sets it uses."""
-        return f"{find_library()}: {self._lib.llama_print_system_info().decode().strip()}"
-
     def tokenize(self, text: str, *, special: bool) -> list[int]:
         """Ids of ``text``, with BOS where the model has it if ``special``."""
         raw = text.encode()
@@ -153,6 +149,12 @@ class LlamaCpp:
             if status := self._lib.llama_decode(self._context, batch):
                 raise RuntimeError(f"llama_decode failed with {status}")
             yield np.ctypeslib.as_array(self._lib.llama_get_logits(self._context), (len(piece), self.vocab))
+
+
+def system_info() -> str:
+    """The instruction sets that the library uses."""
+    file = find_library()
+    return "" if file is None else str(_load(file).llama_print_system_info().decode().strip())
 
 
 def _load(file: Path) -> Any:

@@ -1,43 +1,47 @@
-"""Results as a table and as JSON, with the bars they are held to."""
+"""Results as a table and as JSON, with the bars they are held to: ``python -m benchmarks.accuracy.report FILE``."""
 
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Sequence
-from datetime import date
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
+from typing import Any
 
 from benchmarks import machine
+from benchmarks.accuracy.score import Scores, standard_error
+from benchmarks.accuracy.sides import OURS, PEER, Side
 from benchmarks.accuracy.text import Windows
-
-if TYPE_CHECKING:
-    from benchmarks.accuracy.__main__ import Entry
+from benchmarks.serving.__main__ import slug
 
 RESULTS = Path(__file__).parent.parent / "results"
 PERPLEXITY_BAR = 0.005
 """Relative difference to float32."""
-OURS, PEER = "sglang", "llama.cpp"
+PACKAGES = ("transformers", "gguf")
+"""Whose versions count besides those of the machine card."""
 
 Result = dict[str, Any]
 
 
-def result(model: Path, windows: Windows, entries: Sequence[Entry]) -> Result:
+def result(model: Path, windows: Windows, measured: Sequence[tuple[Side, Scores]]) -> Result:
     """Everything about one model. Each of our sides is held against the best of the peer's."""
-    sides = [{"name": entry.name, "settings": entry.settings, **entry.score.summary()} for entry in entries]
-    peers = [entry for entry in entries if entry.name.startswith(PEER)]
-    best = min(peers, key=lambda entry: float(entry.score.divergence().mean()), default=None)
-    for side, entry in zip(sides, entries, strict=True):
-        if best is not None and entry.name.startswith(OURS):
-            gap = entry.score.divergence() - best.score.divergence()
-            side["kl_over_peer"] = float(gap.mean())
-            side["kl_over_peer_error"] = float(gap.std() / np.sqrt(len(gap)))
-            side["kl_ratio"] = side["kl_mean"] / float(best.score.divergence().mean())
+    peers = [scores for side, scores in measured if side.name.startswith(PEER)]
+    best = min(peers, key=lambda scores: float(scores.kl.mean()), default=None)
+    sides = [
+        {"name": side.name, "settings": side.settings, **scores.summary()}
+        | (against(scores, best) if best is not None and side.name.startswith(OURS) else {})
+        for side, scores in measured
+    ]
     shape = {"windows": int(windows.ids.shape[0]), "length": int(windows.ids.shape[1])}
     text = {"source": windows.source, "sha256": windows.sha256, **shape}
     return {"model": model.name, "text": text, "sides": sides}
+
+
+def against(scores: Scores, peer: Scores) -> dict[str, float]:
+    """The divergence beside a peer's at the same positions."""
+    gap = scores.kl - peer.kl
+    ratio = float(scores.kl.mean() / peer.kl.mean())
+    return {"kl_over_peer": float(gap.mean()), "kl_over_peer_error": standard_error(gap), "kl_ratio": ratio}
 
 
 def passed(result: Result) -> bool:
@@ -66,8 +70,14 @@ def table(result: Result) -> str:
 
 def write(results: Sequence[Result], folder: Path) -> Path:
     """Keep the results of today with the machine they were measured on."""
-    folder.mkdir(parents=True, exist_ok=True)
-    file = folder / f"accuracy-{date.today().isoformat()}.json"
     card = machine.machine_card(with_probe=False)
+    card["versions"] |= {name: found for name in PACKAGES if (found := machine.installed_version(name))}
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / f"accuracy-{card['date'][:10]}-{slug(card)}.json"
     file.write_text(json.dumps({"machine": card, "models": list(results)}, indent=1) + "\n", encoding="utf-8")
     return file
+
+
+if __name__ == "__main__":
+    kept = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
+    print("\n".join(table(one) for one in kept["models"]))
