@@ -91,7 +91,7 @@ def _formats(tree: Any, place: str) -> Iterator[tuple[str, Node]]:
     todo = [(place, tree)]
     while todo:
         place, node = todo.pop()
-        if not isinstance(node, dict) or node.get("type") not in FORMATS:
+        if not isinstance(node, dict) or str(node.get("type")) not in FORMATS:
             raise GrammarError(f"{KIND}: at {place}: a format is an object whose type is one of {_names()}", KIND)
         yield place, node
         todo += _children(node, place)

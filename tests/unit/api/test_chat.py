@@ -204,6 +204,7 @@ BAD_TOOL = {
     "type": "function",
     "function": {"name": "b", "parameters": {"type": "object", "properties": {"a": {"type": "nonsense"}}}},
 }
+NAMELESS = {"type": "json_schema", "json_schema": {"name": 1, "schema": {}}}
 NAMED_G = {"type": "function", "function": {"name": "g"}}
 
 
@@ -229,6 +230,7 @@ NAMED_G = {"type": "function", "function": {"name": "g"}}
         ({"tool_choice": NAMED_G}, "BadRequestError", "tool_choice"),
         ({"response_format": {"type": "json"}}, "BadRequestError", "response_format.type"),
         ({"response_format": {"type": "json_schema"}}, "BadRequestError", "response_format.json_schema.schema"),
+        ({"response_format": NAMELESS}, "BadRequestError", "response_format.json_schema.name"),
         ({"response_format": {"type": "structural_tag"}}, "BadRequestError", "structures"),
         ({"response_format": {"type": "json_object"}, "regex": "a"}, "BadRequestError", "regex"),
         ({"return_routed_experts": True}, "BadRequestError", "return_routed_experts"),

@@ -294,6 +294,7 @@ async def test_a_late_failure_ends_the_stream_as_failed(client: httpx.AsyncClien
         ({"input": [{"role": "user"}]}, None, "input[0].content"),
         ({"input": [{"role": "user", "content": [{"type": "input_file"}]}]}, None, "input[0].content[0]"),
         ({"input": [{"role": "user", "content": [{"type": "input_text"}]}]}, None, "input[0].content[0]"),
+        ({"input": [{"role": "user", "content": [{"type": []}]}]}, None, "input[0].content[0]"),
         ({"input": [{"role": "user", "content": [{"type": "input_image", "image_url": "x"}]}]}, None, "image_url"),
         ({"input": [{"type": "function_call", "name": "f", "arguments": "{}"}]}, None, "input[0].call_id"),
         ({"input": [{"type": "function_call_output", "call_id": "c"}]}, None, "input[0].output"),

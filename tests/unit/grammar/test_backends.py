@@ -131,6 +131,7 @@ def test_wrong_texts_are_refused_with_their_kind(
         ({"structures": [{"begin": "<f>", "end": 3}], "triggers": ["<f"]}, ("structures/0",)),
         ({**TAG, "structures": [{**TAG["structures"][0], "schema": {"type": "x"}}]}, ("json_schema/type",)),  # type: ignore[dict-item]
         ({"format": {"type": "strange"}}, ("at format", "any_text")),
+        ({"format": {"type": ["any_text"]}}, ("at format", "any_text")),
         ({"format": {"type": "sequence", "elements": [{"type": "json_schema"}]}}, ("format/elements/0", "json_schema")),
     ],
 )  # fmt: skip

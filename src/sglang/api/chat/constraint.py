@@ -62,6 +62,9 @@ def _schema(response_format: dict[str, Any]) -> Any:
     strict = holder.get("strict")
     if strict is not None and not isinstance(strict, bool):
         raise InvalidRequest("response_format.json_schema.strict: must be true or false", "response_format")
+    for field in ("name", "description"):
+        if not isinstance(holder.get(field), str | None):
+            raise InvalidRequest(f"response_format.json_schema.{field}: must be a string", "response_format")
     schema = holder["schema"]
     if not isinstance(schema, dict | bool):
         raise InvalidRequest("response_format.json_schema.schema: must be an object", "response_format")

@@ -127,7 +127,7 @@ class _Reader:
         return [self._part(part, f"{field}[{at}]") for at, part in enumerate(content)]
 
     def _part(self, part: Any, field: str) -> dict[str, Any]:
-        kind = part.get("type") if isinstance(part, dict) else None
+        kind = str(part.get("type")) if isinstance(part, dict) else None
         text = part.get("refusal" if kind == "refusal" else "text") if isinstance(part, dict) else None
         if kind in _TEXT_PARTS or kind == "refusal":
             if not isinstance(text, str):
