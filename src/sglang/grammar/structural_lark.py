@@ -74,10 +74,14 @@ class _Writer:
 
     def _tag(self, node: Node, skip: str = "") -> str:
         """``skip``: what of the beginning has been written already."""
-        begin = _string(node, "begin")[len(skip) :]
+        begin = (
+            _marker(node["begin"]) if isinstance(node["begin"], dict) else _text(_string(node, "begin")[len(skip) :])
+        )
+        if isinstance(node["end"], dict):
+            return self.rule(f"{begin} {self.format(node['content'])} {_marker(node['end'])}")
         ends = node["end"] if isinstance(node["end"], list) else [_string(node, "end")]
         options = [self.format(node["content"], end or None) for end in ends]
-        return self.rule(f"{_text(begin)} ({' | '.join(options)})")
+        return self.rule(f"{begin} ({' | '.join(options)})")
 
     def _triggered_tags(self, node: Node) -> str:
         tags = self.rule(" | ".join(self._triggered(trigger, node["tags"]) for trigger in node["triggers"]))
@@ -86,6 +90,19 @@ class _Writer:
         if node.get("stop_after_first"):
             return tags if node.get("at_least_one") else self.rule(f"{tags} | {self.rule(_TEXT)}")
         return self.rule(f"{tags}{'+' if node.get('at_least_one') else '*'} {self.rule(_TEXT)}")
+
+    def _token(self, node: Node) -> str:
+        return _marker(node)
+
+    def _token_triggered_tags(self, node: Node) -> str:
+        """Special tokens are never part of the free text, so they end it."""
+        if node.get("exclude_tokens"):
+            raise GrammarError(f"{KIND}: exclude_tokens can't be combined with the schemas in this request", KIND)
+        tags = self.rule(" | ".join(self._tag(tag) for tag in node["tags"]))
+        part = self.rule(f"{self.rule(_TEXT)} {tags}")
+        if node.get("stop_after_first"):
+            return part if node.get("at_least_one") else self.rule(f"{part} | {self.rule(_TEXT)}")
+        return self.rule(f"{part}{'+' if node.get('at_least_one') else '*'} {self.rule(_TEXT)}")
 
     def _triggered(self, trigger: str, tags: list[Node]) -> str:
         mine = [tag for tag in tags if _string(tag, "begin").startswith(trigger)]
@@ -121,6 +138,14 @@ def structural_lark(tree: Node, options: GrammarOptions) -> str:
 
 def _text(value: str) -> str:
     return json.dumps(value, ensure_ascii=False) if value else '""'
+
+
+def _marker(node: Node) -> str:
+    """A token by its number."""
+    number = node.get("token")
+    if node.get("type") != "token" or not isinstance(number, int) or isinstance(number, bool) or number < 0:
+        raise GrammarError(f"{KIND}: token must be the number of a token here, got {str(number)[:64]!r}", KIND)
+    return f"<[{number}]>"
 
 
 def _string(node: Node, name: str) -> str:

@@ -27,6 +27,8 @@ FORMATS = frozenset(
     }
 )  # fmt: skip
 
+TOKEN_FORMATS = frozenset({"token", "token_triggered_tags", "token_dispatch"})
+
 
 @dataclass(slots=True)
 class StructuralTag:
@@ -35,6 +37,8 @@ class StructuralTag:
     format: Node
     exact: bool
     """Whether xgrammar keeps every rule of the schemas in it."""
+    names_tokens: bool = False
+    """Whether parts of it are tokens by number, which may be special ones."""
 
     def spaced(self, max_whitespace: int) -> str:
         """As JSON in the tree form, with a limit of white space in a row in every part that is JSON."""
@@ -50,13 +54,14 @@ def read_structural_tag(text: str) -> StructuralTag:
     if not isinstance(value, dict):
         raise GrammarError(f'{KIND}: must be a JSON object with "format", or "structures" and "triggers"', KIND)
     tree = value["format"] if "format" in value else _from_structures(value)
-    exact = True
+    exact, names_tokens = True, False
     for place, node in _formats(tree, "format"):
+        names_tokens = names_tokens or node["type"] in TOKEN_FORMATS
         if node["type"] in ("json_schema", "qwen_xml_parameter"):
             if "json_schema" not in node:
                 raise GrammarError(f"{KIND}: at {place}: json_schema is missing", KIND)
             exact = inspect_schema(node["json_schema"], KIND, f"{place}/json_schema").exact and exact
-    return StructuralTag(tree, exact)
+    return StructuralTag(tree, exact, names_tokens)
 
 
 def _from_structures(value: Node) -> Node:
@@ -100,6 +105,9 @@ def _formats(tree: Any, place: str) -> Iterator[tuple[str, Node]]:
 def _children(node: Node, place: str) -> Iterator[tuple[str, Any]]:
     if "content" in node:
         yield f"{place}/content", node["content"]
+    for name in ("begin", "end"):
+        if isinstance(node.get(name), dict):  # a token instead of a text
+            yield f"{place}/{name}", node[name]
     for name in ("elements", "tags"):
         items = node.get(name, [])
         if not isinstance(items, list) or len(items) > MAX_TAGS:

@@ -25,12 +25,24 @@ class XGrammarBackend:
         self._core = core
         self._options = options
         self._eos_ids = list(vocabulary.eos_ids)
-        tokens = vocabulary.tokens
-        info = core.TokenizerInfo(tokens, RAW, len(tokens), self._eos_ids, False)
-        # One thread: the others belong to the model. Our own cache comes before, so none here.
-        self._compiler = core.GrammarCompiler(info, 1, False, -1, False)
+        self._tokens = vocabulary.tokens
+        self._compiler = self._make_compiler(self._tokens)
+        self._token_compiler: Any = None
         counts = options.any_whitespace and options.max_whitespace <= MOST_COUNTED
         self._blanks = BlankTokens(vocabulary, options.max_whitespace) if counts else None
+
+    def _make_compiler(self, tokens: list[bytes]) -> Any:
+        info = self._core.TokenizerInfo(tokens, RAW, len(tokens), self._eos_ids, False)
+        # One thread: the others belong to the model. Our own cache comes before, so none here.
+        return self._core.GrammarCompiler(info, 1, False, -1, False)
+
+    def _compiler_of_tokens(self) -> Any:
+        """A compiler whose grammars may name special tokens. Tokens without any bytes are never allowed, so here they
+        have bytes that no text has."""
+        if self._token_compiler is None:
+            tokens = [token or b"\xff%d" % number for number, token in enumerate(self._tokens)]
+            self._token_compiler = self._make_compiler(tokens)
+        return self._token_compiler
 
     def compile(self, spec: GrammarSpec) -> Compiled:
         try:
@@ -54,7 +66,9 @@ class XGrammarBackend:
             return compiler.compile_regex(choice_regex(parse_json(spec.text, spec.kind)))  # type: ignore[arg-type]
         if spec.kind == "ebnf":
             return compiler.compile_grammar_from_strings(spec.text, "root")
-        return compiler.compile_structural_tag(read_structural_tag(spec.text).spaced(self._options.max_whitespace))
+        tag = read_structural_tag(spec.text)
+        compiler = self._compiler_of_tokens() if tag.names_tokens else compiler
+        return compiler.compile_structural_tag(tag.spaced(self._options.max_whitespace))
 
 
 class _XGrammar:

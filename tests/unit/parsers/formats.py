@@ -164,7 +164,8 @@ def cohere(calls: list[Call]) -> str:
         dumps({"tool_call_id": str(at), "tool_name": name, "parameters": arguments})
         for at, (name, arguments) in enumerate(calls)
     ]
-    return f"<|START_ACTION|>[\n    {', '.join(inner)}\n]<|END_ACTION|>"
+    listed = ",\n    ".join(inner)
+    return f"<|START_ACTION|>[\n    {listed}\n]<|END_ACTION|>"
 
 
 RENDERS: dict[str, tuple[str, Render]] = {

@@ -5,75 +5,67 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from sglang.api.chat.call_grammar import CallGrammar, CallTarget, SpecialId
+from sglang.api.chat.call_shapes import shape_of
 from sglang.api.chat.constraint import Constraint
+from sglang.api.chat.harmony_grammar import harmony_calls
 from sglang.api.chat.request import ChatRequest
+from sglang.api.chat.tagged_arguments import NotWritable
 from sglang.api.chat.tools import parameters_of
-
-NATIVE_TAGS = {
-    "qwen": ("<tool_call>\n", "\n</tool_call>", "\n"),
-    "qwen25": ("<tool_call>\n", "\n</tool_call>", "\n"),
-    "trinity": ("<tool_call>\n", "\n</tool_call>", "\n"),
-    "hermes": ("<tool_call>", "</tool_call>", ""),
-}
-"""Format → (before a call, behind it, between two). Only formats whose markers are plain text for a grammar:
-special tokens are never part of one."""
-
-TRIGGER = "<tool_call>"
+from sglang.parsers.registry import GPT_OSS
 
 
-def forced_calls(chat: ChatRequest, tool_format: str | None) -> tuple[Constraint, bool]:
-    """The grammar for tool_choice required or named, and whether it is written in the model's own format.
+class CallGrammars:
+    """The grammars of one server: its tool-call format, its chat template and its special tokens."""
 
-    Otherwise it is a JSON list of ``{"name", "parameters"}``.
-    """
-    tools = [tool for tool in chat.tools if chat.tool_choice.name in (None, tool["function"]["name"])]
-    several = chat.parallel_tool_calls and chat.tool_choice.mode == "required"
-    if tool_format in NATIVE_TAGS:
-        tree = {
-            "type": "tags_with_separator",
-            "tags": _tags(tools, tool_format, all_strict=True),
-            "separator": NATIVE_TAGS[tool_format][2],
-            "at_least_one": True,
-            "stop_after_first": not several,
-        }
-        return _structural_tag(tree), True
-    return ("json_schema", json.dumps(_call_list(tools, several), ensure_ascii=False)), False
+    def __init__(self, tool_format: str | None, template: str, special_id: SpecialId, strict_level: int = 0) -> None:
+        shape = shape_of(tool_format, template)
+        self._writer = CallGrammar(shape, special_id) if shape is not None else None
+        self._forces = shape is not None and shape.tagged is None
+        self._harmony = tool_format == GPT_OSS
+        self._special_id = special_id
+        self._all_strict = strict_level >= 1
 
+    def forced(self, chat: ChatRequest) -> tuple[Constraint, bool]:
+        """The grammar for tool_choice required or named, and whether it is written in the model's own format.
 
-def strict_calls(chat: ChatRequest, tool_format: str | None, level: int) -> Constraint | None:
-    """The grammar for tool_choice auto where tools are strict (or ``level`` makes all of them so); None otherwise."""
-    strict = level >= 1 or any(tool["function"].get("strict") for tool in chat.tools)
-    if not strict or tool_format not in NATIVE_TAGS:
+        Otherwise it is a JSON list of ``{"name", "parameters"}``, which keeps every rule of the schemas.
+        """
+        tools = [tool for tool in chat.tools if chat.tool_choice.name in (None, tool["function"]["name"])]
+        several = chat.parallel_tool_calls and chat.tool_choice.mode == "required"
+        if self._writer is not None and self._forces:
+            return _structural_tag(self._writer.forced(_targets(tools, all_strict=True), several)), True
+        return ("json_schema", json.dumps(_call_list(tools, several), ensure_ascii=False)), False
+
+    def strict(self, chat: ChatRequest) -> Constraint | None:
+        """The grammar for tool_choice auto where tools are strict, or all count as such; None otherwise, and where
+        the format has none."""
+        if not self._all_strict and not any(tool["function"].get("strict") for tool in chat.tools):
+            return None
+        targets = _targets(chat.tools, all_strict=self._all_strict)
+        try:
+            if self._harmony:
+                return _structural_tag(harmony_calls(targets, self._special_id))
+            if self._writer is not None:
+                return _structural_tag(self._writer.triggered(targets, chat.parallel_tool_calls))
+        except NotWritable:
+            pass
         return None
-    tree = {
-        "type": "triggered_tags",
-        "triggers": [TRIGGER],
-        "tags": _tags(chat.tools, tool_format, all_strict=level >= 1),
-        "at_least_one": False,
-        "stop_after_first": not chat.parallel_tool_calls,
-    }
-    return _structural_tag(tree)
 
 
 def _structural_tag(tree: dict[str, Any]) -> Constraint:
     return "structural_tag", json.dumps({"type": "structural_tag", "format": tree}, ensure_ascii=False)
 
 
-def _tags(tools: list[dict[str, Any]], tool_format: str, all_strict: bool) -> list[dict[str, Any]]:
-    before, behind, _ = NATIVE_TAGS[tool_format]
-    tags = []
-    for tool in _distinct(tools):
-        function = tool["function"]
-        schema = parameters_of(tool) if all_strict or function.get("strict") else {"type": "object"}
-        tags.append(
-            {
-                "type": "tag",
-                "begin": f'{before}{{"name": {json.dumps(function["name"], ensure_ascii=False)}, "arguments": ',
-                "content": {"type": "json_schema", "json_schema": _object(schema)},
-                "end": "}" + behind,
-            }
+def _targets(tools: list[dict[str, Any]], all_strict: bool) -> list[CallTarget]:
+    """Tools that are not strict may be called with any object."""
+    return [
+        CallTarget(
+            tool["function"]["name"],
+            _object(parameters_of(tool) if all_strict or tool["function"].get("strict") else {}),
         )
-    return tags
+        for tool in _distinct(tools)
+    ]
 
 
 def _distinct(tools: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sglang.api.chat.constraint import Constraint
-from sglang.api.chat.forced import forced_calls, strict_calls
+from sglang.api.chat.forced import CallGrammars
 from sglang.api.chat.request import ChatRequest
 from sglang.config.env import read_env
 from sglang.ipc.errors import InvalidRequest
@@ -89,9 +89,9 @@ class ChatParsers:
         template = tm.chat_template.source if tm.chat_template is not None else None
         env = read_env()
         self._tm = tm
-        self._strict_level = env.tool_strict_level
         self._forward_unknown = env.forward_unknown_tools
         self.tool_format = choose_tool_format(args.tool_call_parser, template)
+        self._grammars = CallGrammars(self.tool_format, template or "", self._special_id, env.tool_strict_level)
         name = choose_reasoning(args.reasoning_parser, template)
         self.form = FORMATS[name] if name is not None else None
         """None where the server does not look for thinking."""
@@ -111,7 +111,8 @@ class ChatParsers:
             forced_list=forced_list,
             tool_format=self.tool_format,
             form=form,
-            thinks=on or inside,
+            # Where the thinking's end is not what stands before a call, the calls' grammar covers the thinking too.
+            thinks=(on or inside) and not (looks and self.tool_format == GPT_OSS and constraint is not chat.constraint),
             inside=inside or (on and form is not None and form.inside),
             keep_special=specs is not None or self._special_markers(),
             tokenizer=self._tm.tokenizer,
@@ -129,10 +130,15 @@ class ChatParsers:
                     "tool_choice",
                 )
             # A response_format rules the answer's text, and a forced call leaves none.
-            constraint, native = forced_calls(chat, self.tool_format)
+            constraint, native = self._grammars.forced(chat)
             return constraint, not native, True
-        constraint_of_calls = strict_calls(chat, self.tool_format, self._strict_level)
-        return chat.constraint or constraint_of_calls, False, self.tool_format is not None
+        return chat.constraint or self._grammars.strict(chat), False, self.tool_format is not None
+
+    def _special_id(self, text: str) -> int | None:
+        """The id of a special token with exactly this text: one that is no text to a grammar."""
+        tokenizer = self._tm.tokenizer
+        number = tokenizer.special_token_id(text) if tokenizer is not None else None
+        return number if tokenizer is not None and number in tokenizer.special_ids else None
 
     def _thinking(self, chat: ChatRequest, prompt: list[int]) -> tuple[bool, bool]:
         """Whether the prompt has opened the thinking, and whether it has closed it."""
