@@ -24,8 +24,10 @@ from types import FrameType
 
 from sglang.config.ports import PortArgs
 from sglang.config.server_args import ServerArgs
+from sglang.formats.errors import FormatError
 from sglang.ipc.messages import ProcessFailed
 from sglang.ipc.startup import ReadySender
+from sglang.loader.errors import LoadError
 from sglang.system.process import die_with_parent
 
 Entry = str | Callable[[ServerArgs, PortArgs, ReadySender], None]
@@ -108,7 +110,8 @@ def _run(role: str, entry: Entry, server_args: ServerArgs, port_args: PortArgs, 
     try:
         _resolve(entry)(server_args, port_args, ready)
     except Exception as error:
-        traceback.print_exc()
+        if not isinstance(error, FormatError | LoadError):  # whose messages say what is wrong with the files
+            traceback.print_exc()
         ready.send(ProcessFailed(role=role, reason=f"{type(error).__name__}: {error}"))
         sys.exit(1)
 

@@ -112,6 +112,18 @@ def test_a_missing_model_is_refused_before_anything_starts(sockets_folder: Path)
     assert nothing_left(sockets_folder)
 
 
+def test_a_cut_file_is_refused_without_a_stack(
+    smollm2_gguf: Path, sockets_folder: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    cut = tmp_path / "cut.gguf"
+    with smollm2_gguf.open("rb") as whole:
+        cut.write_bytes(whole.read(3_000_000))
+    with pytest.raises((LaunchError, ValueError), match="ends at byte 3000000"):
+        Engine(model_path=str(cut))
+    assert "Traceback" not in capfd.readouterr().err
+    assert nothing_left(sockets_folder)
+
+
 def test_settings_come_one_way_only(smollm2_gguf: Path) -> None:
     with pytest.raises(TypeError, match="log_level"):
         Engine(server_args=ServerArgs(model_path=str(smollm2_gguf)), log_level="info")
