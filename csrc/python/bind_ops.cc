@@ -76,7 +76,7 @@ double BestSeconds(ThreadPool& pool, F&& work) {
 
 nb::dict Probe(ThreadPool& pool, std::optional<std::string> isa) {
   const Kernels& kernels = KernelsNamed(isa);
-  const int64_t bytes = int64_t{128} << 20;
+  const int64_t bytes = int64_t{512} << 20;  // 128 MiB are read before memory reaches its speed
   const int64_t rounds = 20000;
   const int64_t pieces = 16;
   double seconds[3];
