@@ -165,6 +165,18 @@ def test_a_conversation_goes_on_by_its_id(sdk: openai.OpenAI) -> None:
     assert sdk.responses.retrieve(second.id) == second
 
 
+def test_input_items_are_listed_and_referred_to(sdk: openai.OpenAI) -> None:
+    first = sdk.responses.create(**options(input="Say hi."))
+    items = list(sdk.responses.input_items.list(first.id, order="asc", limit=1))
+    assert [item.content[0].text for item in items] == ["Say hi."]  # type: ignore[union-attr]
+    known = [{"type": "item_reference", "id": item.id} for item in (*items, first.output[0])]
+    again = sdk.responses.create(**options(input=[*known, {"role": "user", "content": "Again."}]))
+    by_id = sdk.responses.create(**options(input="Again.", previous_response_id=first.id))
+    assert again.output_text == by_id.output_text
+    listed = list(sdk.responses.input_items.list(again.id, limit=2))  # two pages
+    assert len(listed) == 3
+
+
 def test_background_is_polled_to_its_end(sdk: openai.OpenAI, said: str) -> None:
     answer = sdk.responses.create(**options(background=True))
     assert answer.status in ("queued", "in_progress")

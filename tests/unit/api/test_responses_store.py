@@ -216,7 +216,7 @@ async def test_background_work_is_bounded(client: httpx.AsyncClient, monkeypatch
     assert len(client.tm.submitted) == 2
 
 
-@pytest.mark.parametrize("path", ["GET /resp_1", "POST /resp_1/cancel", "DELETE /resp_1"])
+@pytest.mark.parametrize("path", ["GET /resp_1", "GET /resp_1/input_items", "POST /resp_1/cancel", "DELETE /resp_1"])
 async def test_without_the_flag_nothing_is_stored(make_client: Any, path: str) -> None:
     method, suffix = path.split()
     async with make_client() as client:

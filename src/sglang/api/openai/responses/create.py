@@ -20,6 +20,7 @@ from sglang.api.openai.models import model_not_found, served_model
 from sglang.api.openai.protocol.responses import ResponsesRequest
 from sglang.api.openai.responses.assemble import LOGPROBS, Assembler
 from sglang.api.openai.responses.form import ResponseForm, effort_of
+from sglang.api.openai.responses.history import resolved, with_ids
 from sglang.api.openai.responses.input import input_items, to_messages
 from sglang.api.openai.responses.live import LiveResponse, encode
 from sglang.api.openai.responses.store import ResponseStore, StoredResponse, check_id
@@ -52,7 +53,8 @@ def owner_of(request: Request) -> str:
 async def answer(request: Request, body: ResponsesRequest) -> Response:
     """Raises ApiError, InvalidRequest or RequestAborted before anything was sent."""
     model = _check(request, body)
-    history = [*_earlier(request, body), *input_items(body.input)]
+    earlier = _earlier(request, body)
+    history = [*earlier, *with_ids(_new_items(request, body))]
     form = ResponseForm(body, model)
     store = store_of(request) if body.store else None
     if store is not None:
@@ -65,7 +67,7 @@ async def answer(request: Request, body: ResponsesRequest) -> Response:
     assembler = Assembler(form, manager(request).tokenizer, run.parses_tools)
     if store is None:
         return await _send(request, body, LiveResponse(run, assembler))
-    entry = StoredResponse(form.id, owner_of(request), history)
+    entry = StoredResponse(form.id, owner_of(request), history, len(history))
     entry.live = LiveResponse(run, assembler, lambda final: store.settle(entry, final))
     _add(store, entry, run)
     if body.background:
@@ -140,6 +142,18 @@ def _earlier(request: Request, body: ResponsesRequest) -> list[dict[str, Any]]:
         text = f"previous_response_id: response {name!r} is {status}; only a finished answer can be gone on with"
         raise wrapped_error(text, 400, "previous_response_id")
     return entry.history
+
+
+def _new_items(request: Request, body: ResponsesRequest) -> list[dict[str, Any]]:
+    """The items of the request itself, those that it only refers to among them."""
+
+    def known() -> dict[str, dict[str, Any]]:
+        store = store_of(request)
+        if store is None:
+            raise wrapped_error(f"input: item_reference {STORE_HELP}", 400, "input")
+        return store.items(owner_of(request))
+
+    return resolved(input_items(body.input), known)
 
 
 def to_chat(request: Request, body: ResponsesRequest, history: list[dict[str, Any]]) -> ChatRequest:

@@ -105,7 +105,9 @@ class _Reader:
         elif kind == "reasoning":
             conversation.reasoning(self._thoughts())
         else:
-            raise self._refusal("type", f"must be one of {', '.join(TYPES)}; got {str(kind)[:40]!r}")
+            raise self._refusal(
+                "type", f"must be one of {', '.join((*TYPES, 'item_reference'))}; got {str(kind)[:40]!r}"
+            )
 
     def _add_message(self, conversation: _Conversation) -> None:
         role = self._item.get("role")

@@ -9,6 +9,7 @@ from sglang.api.body import body_doc, read_body
 from sglang.api.errors import json_response
 from sglang.api.openai.protocol.responses import ResponsesRequest
 from sglang.api.openai.responses.create import STORE_HELP, answer, owner_of, store_of
+from sglang.api.openai.responses.history import page
 from sglang.api.openai.responses.store import ResponseStore, StoredResponse
 from sglang.api.openai.wrapped import wrapped_error, wrapped_errors
 from sglang.api.streaming import EventStream
@@ -33,6 +34,13 @@ async def get_response(request: Request, response_id: str) -> Response:
         text = "stream: only a response made with background and stream has events to come back to"
         raise wrapped_error(text, 400, "stream")
     return EventStream(entry.follow(_starting_after(request)))
+
+
+@router.get("/v1/responses/{response_id}/input_items", responses=wrapped_responses())
+async def list_input_items(request: Request, response_id: str) -> Response:
+    """The items that led to a response, those of earlier turns among them: ``limit``, ``order`` and ``after``."""
+    entry = _entry(request, response_id)
+    return json_response(page(entry.history[: entry.inputs], request.query_params))
 
 
 @router.post("/v1/responses/{response_id}/cancel", responses=wrapped_responses())

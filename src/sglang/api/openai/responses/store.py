@@ -27,6 +27,8 @@ class StoredResponse:
     owner: str
     history: list[dict[str, Any]]
     """Items that led to the answer; the answer's own items follow when it is finished."""
+    inputs: int = 0
+    """How many of them led to the answer."""
     events: list[bytes] | None = None
     """The stream of a background response, for those who come back to it."""
     live: LiveResponse | None = None
@@ -104,6 +106,11 @@ class ResponseStore:
         if entry is None or entry.owner != owner:
             raise wrapped_error(f"Response {name[:100]!r} not found", 404, "response_id")
         return entry
+
+    def items(self, owner: str) -> dict[str, dict[str, Any]]:
+        """All items of an owner's responses by id."""
+        mine = (entry for entry in self._entries.values() if entry.owner == owner)
+        return {item["id"]: item for entry in mine for item in entry.history}
 
     def settle(self, entry: StoredResponse, response: dict[str, Any] | None) -> None:
         """A response has come to its end; None: nothing came of it."""
