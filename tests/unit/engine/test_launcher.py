@@ -113,7 +113,7 @@ def test_a_missing_model_is_refused_before_anything_starts(sockets_folder: Path)
 
 
 def test_a_cut_file_is_refused_without_a_stack(
-    smollm2_gguf: Path, sockets_folder: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    tmp_path: Path, smollm2_gguf: Path, sockets_folder: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     cut = tmp_path / "cut.gguf"
     with smollm2_gguf.open("rb") as whole:
