@@ -23,7 +23,7 @@ ROUTES = {
     "/generate", "/v1/completions", "/v1/chat/completions", "/v1/models", "/tokenize", "/v1/tokenize",
     "/v1/detokenize", "/health", "/ready", "/ping", "/model_info", "/get_model_info", "/get_server_info",
     "/server_info", "/flush_cache", "/", "/nonexistent", "/v1", "/v1/models/nope", "/v1/models/smollm2",
-    "/v1/loads", "/nope", "/parse_function_call", "/separate_reasoning",
+    "/v1/loads", "/nope", "/parse_function_call", "/separate_reasoning", "/v1/responses",
     "/v1/messages", "/v1/messages/count_tokens", "/invocations", "/vertex_generate", "/api/chat", "/api/generate",
     "/api/tags", "/api/show", "/api/ps",
 }  # fmt: skip
@@ -84,6 +84,8 @@ FREE_COUNTS = {
     "chat_tools_required", "chat_tools_named", "chat_tools_logprobs", "chat_tools_required_parallel_false",
     "messages_tools_any", "messages_tools_any_stream",
 }  # fmt: skip
+SHORTENED = {"responses_stream"}
+"""Recorded with two tokens less than ``max_output_tokens`` asked for: only the order of events is compared."""
 COUNTS = {"completion_tokens", "output_tokens", "total_tokens", "end"}
 
 
@@ -199,6 +201,12 @@ def sampled(body: Any) -> bool:
     return not isinstance(temperature, (int, float)) or temperature > 1e-6
 
 
+def event_types(stream: list[Any]) -> list[str]:
+    """Types in order, deltas in a row counted once."""
+    types = [event["type"] for event in stream]
+    return [kind for at, kind in enumerate(types) if at == 0 or kind != types[at - 1] or "delta" not in kind]
+
+
 def by_choice(stream: list[Any]) -> list[Any]:
     """Events grouped by choice: how the choices of one stream interleave is a matter of timing."""
 
@@ -216,6 +224,7 @@ def by_choice(stream: list[Any]) -> list[Any]:
 def check(server: Server, sample: dict[str, Any], *, exact: bool = True) -> None:
     """``exact``: texts of greedy answers must be the recorded ones."""
     request, theirs = sample["request"], sample.get("response")
+    exact = exact and sample["name"] not in SHORTENED
     if unsupported(request.get("body")):
         response = send(server, request)
         is_stream = response.status_code == 200 and '"error"' in response.text
@@ -234,8 +243,13 @@ def check(server: Server, sample: dict[str, Any], *, exact: bool = True) -> None
     if kind == "text/event-stream":
         ours, reference = events(response.text), events(theirs["body_raw"])
         if not exact or sampled(request.get("body")):
-            compare(ours[-1], reference[-1], "last event", True)
             compare(ours[0], reference[0], "event0", True)
+            if sample["name"] in SHORTENED:
+                assert event_types(ours)[:-1] == event_types(reference)[:-1]
+                return
+            compare(ours[-1], reference[-1], "last event", True)
+            if "type" in ours[0]:
+                assert event_types(ours) == event_types(reference)
         else:
             compare(merged(by_choice(ours)), merged(by_choice(reference)), "events", False, free)
     elif theirs.get("body_json") is not None:
