@@ -19,6 +19,7 @@ from sglang.parsers.tools import (
     hunyuan,
     interns1,
     kimi_k2,
+    kimi_k3,
     lfm2,
     llama3,
     minimax_m2,
@@ -49,6 +50,7 @@ FORMATS: Mapping[str, Format] = {
     "hunyuan": hunyuan.read,
     "interns1": interns1.read,
     "kimi_k2": kimi_k2.read,
+    "kimi_k3": kimi_k3.read,
     "lfm2": lfm2.read,
     "llama3": llama3.read,
     "mimo": qwen3_coder.read,
@@ -72,6 +74,7 @@ TOOL_PARSERS = (*sorted(FORMATS), GPT_OSS)
 _HINTS = (
     ("<|channel|>commentary", GPT_OSS),
     ("<|tool_calls_section_begin|>", "kimi_k2"),
+    ("<|open|>", "kimi_k3"),
     ("｜DSML｜", "deepseekv32"),
     ("｜GCML｜", "gigachat3"),
     ("<steptml:", "step3"),

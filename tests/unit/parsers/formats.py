@@ -91,6 +91,19 @@ def kimi_k2(calls: list[Call]) -> str:
     return f"<|tool_calls_section_begin|>{inner}<|tool_calls_section_end|>"
 
 
+def kimi_k3(calls: list[Call]) -> str:
+    def argument(key: str, value: Any) -> str:
+        kind = "string" if isinstance(value, str) else "object" if isinstance(value, dict) else "number"
+        return f'<|open|>argument key="{key}" type="{kind}"<|sep|>{raw(value)}<|close|>argument<|sep|>'
+
+    inner = "".join(
+        f'<|open|>call tool="{name}" index="{at}"<|sep|>{"".join(argument(*item) for item in arguments.items())}'
+        "<|close|>call<|sep|>"
+        for at, (name, arguments) in enumerate(calls, 1)
+    )
+    return f"<|open|>tools<|sep|>{inner}<|close|>tools<|sep|><|close|>message<|sep|>"
+
+
 def qwen3_coder(calls: list[Call]) -> str:
     form = "<parameter={key}>\n{value}\n</parameter>\n"
     return "\n".join(
@@ -183,6 +196,7 @@ RENDERS: dict[str, tuple[str, Render]] = {
     "hunyuan_json": ("hunyuan", hunyuan_json),
     "interns1": ("interns1", interns1),
     "kimi_k2": ("kimi_k2", kimi_k2),
+    "kimi_k3": ("kimi_k3", kimi_k3),
     "lfm2": (
         "lfm2",
         lambda calls: f"<|tool_call_start|>[{', '.join(python_call(*call) for call in calls)}]<|tool_call_end|>",

@@ -186,6 +186,14 @@ def test_kimi_ids_come_from_the_text() -> None:
     assert [call[1] for call in result.calls] == ["functions.f:0", "functions.g_2.h:1"]
 
 
+def test_the_answer_of_kimi_k3_stands_in_a_block() -> None:
+    text = "<|open|>response<|sep|>Hi.<|close|>response<|sep|>"
+    assert whole(maker("kimi_k3"), text + "<|close|>message<|sep|>").text == "Hi."
+    result = whole(maker("kimi_k3"), text + RENDERS["kimi_k3"][1](SHORT))
+    assert (result.text, len(result.calls)) == ("Hi.", 2)
+    same_at_every_cut(maker("kimi_k3"), text + "<|close|>message<|sep|>")
+
+
 @pytest.mark.parametrize("text", ['[{"name": "f", "parameters": {"n": 1}},\n {"name": "g_2.h", "parameters": {}}]'])
 def test_forced_list_of_calls(text: str) -> None:
     def make() -> TextParser:
@@ -241,6 +249,7 @@ def test_deep_nesting_ends_a_call_and_nothing_else(case: str, depth: int) -> Non
         ("<tool_call><function=...", "qwen3_coder"),
         ("<tool_call>...<arg_key>", "glm45"),
         ("[TOOL_CALLS]", "mistral"),
+        ('<|open|>call tool="', "kimi_k3"),
         ("<｜tool▁calls▁begin｜>```json", "deepseekv3"),
         ("<｜tool▁calls▁begin｜>", "deepseekv31"),
         ("{% if tools %}", None),

@@ -15,9 +15,9 @@ REASONING_PARSERS = [
 ]  # fmt: skip
 TOOL_CALL_PARSERS = [
     "auto", "cohere_command4", "deepseekv3", "deepseekv31", "deepseekv32", "deepseekv4", "deepseekv41", "gemma4",
-    "gigachat3", "gigachat35", "glm", "glm45", "glm47", "gpt-oss", "hermes", "hunyuan", "interns1", "kimi_k2", "lfm2",
-    "llama3", "mimo", "minimax-m2", "mistral", "nanbeige", "poolside_v1", "pythonic", "qwen", "qwen25", "qwen3_coder",
-    "step3", "step3p5", "trinity",
+    "gigachat3", "gigachat35", "glm", "glm45", "glm47", "gpt-oss", "hermes", "hunyuan", "interns1", "kimi_k2",
+    "kimi_k3", "lfm2", "llama3", "mimo", "minimax-m2", "mistral", "nanbeige", "poolside_v1", "pythonic", "qwen",
+    "qwen25", "qwen3_coder", "step3", "step3p5", "trinity",
 ]  # fmt: skip
 
 
