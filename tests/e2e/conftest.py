@@ -78,9 +78,10 @@ def start_server(tmp: Path, *flags: str, wait: bool = True, env: dict[str, str] 
 
 @pytest.fixture(scope="session")
 def smol_server(smollm2_gguf: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """SmolLM2 served as ``smollm2`` with a small pool."""
+    """SmolLM2 served as ``smollm2`` with a small pool; keeps responses, files and batches."""
+    folder = tmp_path_factory.mktemp("server")
     server = start_server(
-        tmp_path_factory.mktemp("server"),
+        folder,
         str(smollm2_gguf),
         "--served-model-name",
         "smollm2",
@@ -88,6 +89,9 @@ def smol_server(smollm2_gguf: Path, tmp_path_factory: pytest.TempPathFactory) ->
         "16384",
         "--max-running-requests",
         "64",
+        "--enable-response-store",
+        "--file-storage-path",
+        str(folder / "files"),
     )
     yield server
     assert server.stop() == 0, server.log.read_text()[-4000:]

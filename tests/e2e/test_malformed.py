@@ -9,12 +9,13 @@ import httpx
 import pytest
 
 from e2e.conftest import Server
+from e2e.rich_bodies import BODIES, has_error_shape, places, replaced
 
 BIG = 10 * 1024 * 1024
 TEXT = "The capital of France is"
 MESSAGES = [{"role": "user", "content": "Hi"}]
-ROUTES = ["/generate", "/v1/completions", "/v1/chat/completions", "/tokenize", "/detokenize", "/v1/tokenize",
-          "/v1/detokenize", "/abort_request"]  # fmt: skip
+ROUTES = sorted({"/generate", "/tokenize", "/detokenize", "/v1/tokenize", "/v1/detokenize", "/abort_request",
+                 "/v1/files", *BODIES})  # fmt: skip
 
 RAW: list[bytes] = [
     b"", b" ", b"{", b"{}", b"[]", b"null", b"true", b"0", b'"x"', b"{:", b"[1,2", b"\x00", b"\xff\xfe\x00",
@@ -65,6 +66,18 @@ def alive(http: httpx.Client) -> None:
     assert http.post("/generate", json=body).json()["text"] == " Paris"
 
 
+WRONG: list[Any] = [True, -1, 2**63, "x", [], {}, [None]]
+LONG = "word " * 9000
+TOO_LONG: list[tuple[str, dict[str, Any], str]] = [
+    ("/v1/chat/completions", {"messages": [{"role": "user", "content": LONG}]}, "messages"),
+    ("/v1/responses", {"input": LONG}, "input:"),
+    ("/v1/responses", {"input": "x", "max_output_tokens": 10**9}, "max_output_tokens"),
+    ("/v1/messages", {"model": "m", "max_tokens": 1, "messages": [{"role": "user", "content": LONG}]}, "messages"),
+    ("/api/generate", {"model": "smollm2", "prompt": LONG}, "prompt"),
+    ("/vertex_generate", {"instances": [{"text": LONG}]}, "text"),
+]
+
+
 def refuse(response: httpx.Response, what: object) -> None:
     assert response.status_code < 500, f"{what!r}: {response.status_code} {response.text[:300]}"
     if response.status_code != 200:
@@ -79,6 +92,28 @@ def test_raw_bodies(client: httpx.Client, route: str) -> None:
         if route != "/abort_request":
             assert response.status_code in (400, 413), (route, raw[:60], response.text[:200])
     alive(client)
+
+
+@pytest.mark.parametrize("route", list(BODIES))
+def test_every_place_of_a_body(client: httpx.Client, route: str) -> None:
+    for body in BODIES[route]:
+        for place in places(body):
+            for value in WRONG:
+                raw = json.dumps(replaced(body, place, value)).encode()
+                response = client.post(route, content=raw, headers={"content-type": "application/json"})
+                status = response.status_code
+                assert status < 500, (place, value, response.text[:300])
+                assert status == 200 or has_error_shape(route, status, response.json()), (place, value, response.text)
+    alive(client)
+
+
+@pytest.mark.parametrize(("route", "body", "field"), TOO_LONG)
+def test_what_is_too_long_is_called_by_its_own_name(
+    client: httpx.Client, route: str, body: dict[str, Any], field: str
+) -> None:
+    response = client.post(route, json=body)
+    assert response.status_code == 400 and has_error_shape(route, 400, response.json())
+    assert field in response.text and "8192" in response.text
 
 
 @pytest.mark.parametrize("route", list(FIELDS))

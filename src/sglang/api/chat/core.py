@@ -14,6 +14,7 @@ from sglang.api.chat.run import ChatRun
 from sglang.api.chat.tools import check_tools, rendered_tools
 from sglang.api.streaming import unless_disconnected
 from sglang.config.env import read_env
+from sglang.ipc.errors import InvalidRequest
 from sglang.ipc.inputs import GenerateReqInput
 
 if TYPE_CHECKING:
@@ -42,7 +43,12 @@ class ChatCore:
         variables = self._template_kwargs(chat)
         ids = chat.input_ids if chat.input_ids is not None else await self.prompt_ids(chat)
         plan = self.parsers.plan(chat, ids, variables)
-        group = await self._tm.submit(self._input(plan, ids))
+        try:
+            group = await self._tm.submit(self._input(plan, ids))
+        except InvalidRequest as error:
+            if error.field != "input_ids" or chat.input_ids is not None:
+                raise
+            raise InvalidRequest(str(error).replace("input_ids", "messages", 1), "messages") from None
         return ChatRun(plan, group)
 
     def _template_kwargs(self, chat: ChatRequest) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -23,11 +23,21 @@ def wrapped_errors() -> Iterator[None]:
     try:
         yield
     except (InvalidRequest, RequestAborted) as error:
-        raise _wrapped(openai_api_error(error)) from None
+        raise _wrapped(openai_api_error(error), _NAMES) from None
     except ApiError as error:
         raise _wrapped(error) from None
 
 
-def _wrapped(error: ApiError) -> ApiError:
+_NAMES = (("max_tokens:", "max_output_tokens:"), ("messages:", "input:"))
+"""Beginnings of the chat core's refusals, and what the fields are called here."""
+
+
+def _wrapped(error: ApiError, names: Sequence[tuple[str, str]] = ()) -> ApiError:
     body: dict[str, Any] = error.body
-    return error if "error" in body else wrapped_error(str(body.get("message")), error.status)
+    if "error" in body:
+        return error
+    message = str(body.get("message"))
+    for name, own in names:
+        if message.startswith(name):
+            message = own + message.removeprefix(name)
+    return wrapped_error(message, error.status)
