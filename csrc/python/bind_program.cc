@@ -127,7 +127,8 @@ class PyProgram {
 
   nb::dict Run(ThreadPool& pool, Longs input_ids, Longs positions, Longs out_slots,
                Longs query_lens, Longs seq_lens, Longs table_rows, Table slot_table,
-               Longs output_tokens, int64_t full_rows, int64_t top_k, bool hidden) {
+               Longs output_tokens, int64_t full_rows, int64_t top_k, bool hidden,
+               const std::optional<nb::list>& masks) {
     const size_t tokens = input_ids.size();
     const size_t rows = query_lens.size();
     const size_t outputs = output_tokens.size();
@@ -169,6 +170,12 @@ class PyProgram {
     step.top_ids = top_ids.data();
     step.top_values = top_values.data();
     step.hidden = hidden ? states.data() : nullptr;
+    const Masks held(masks.value_or(nb::list()));
+    if (masks && held.pointers.size() != outputs) {
+      throw std::invalid_argument("masks need one entry an output");
+    }
+    step.masks = masks ? held.pointers.data() : nullptr;
+    step.mask_words = held.words;
     std::string error;
     {
       nb::gil_scoped_release release;
@@ -294,7 +301,10 @@ void BindProgram(nb::module_& m) {
            nb::arg("out_slots"), nb::arg("query_lens"), nb::arg("seq_lens"), nb::arg("table_rows"),
            nb::arg("slot_table"), nb::arg("output_tokens"), nb::arg("full_rows") = 0,
            nb::arg("top_k") = 0, nb::arg("hidden") = false,
-           "One step. Returns logits of the first full_rows outputs, argmax, candidates, states.");
+           nb::arg("masks") = nb::none(),
+           "One step. Returns logits of the first full_rows outputs, argmax, candidates, states.\n"
+           "masks: for each output None or words as mask_logits takes them, for argmax and "
+           "candidates\nof the outputs past full_rows.");
 }
 
 }  // namespace sgl

@@ -10,7 +10,6 @@
 namespace sgl {
 namespace {
 
-using Words = nb::ndarray<const int32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using Doubles = nb::ndarray<const double, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
 class PySampler {
@@ -94,22 +93,11 @@ class PySampler {
 
 using MutableFloats2 = nb::ndarray<float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 
-void Mask(ThreadPool& pool, MutableFloats2 logits, Longs rows, const nb::list& masks) {
-  std::vector<const int32_t*> pointers;
-  std::vector<Words> held;
-  int64_t words = -1;
-  for (nb::handle item : masks) {
-    Words mask = nb::cast<Words>(item);
-    if (words >= 0 && static_cast<int64_t>(mask.size()) != words) {
-      throw std::invalid_argument("masks must have the same number of words");
-    }
-    words = static_cast<int64_t>(mask.size());
-    pointers.push_back(mask.data());
-    held.push_back(std::move(mask));
-  }
-  if (pointers.size() != rows.size()) {
+void Mask(ThreadPool& pool, MutableFloats2 logits, Longs rows, const nb::list& list) {
+  const Masks masks(list);
+  if (masks.held.size() != rows.size() || masks.pointers.size() != rows.size()) {
     throw std::invalid_argument(std::to_string(rows.size()) + " rows for " +
-                                std::to_string(pointers.size()) + " masks");
+                                std::to_string(masks.held.size()) + " masks");
   }
   for (size_t i = 0; i < rows.size(); ++i) {
     if (rows.data()[i] < 0 || rows.data()[i] >= static_cast<int64_t>(logits.shape(0))) {
@@ -119,11 +107,27 @@ void Mask(ThreadPool& pool, MutableFloats2 logits, Longs rows, const nb::list& m
   }
   const auto vocab = static_cast<int64_t>(logits.shape(1));
   nb::gil_scoped_release release;
-  MaskLogits(pool, logits.data(), vocab, vocab, rows.data(), pointers.data(), words,
-             static_cast<int64_t>(pointers.size()));
+  MaskLogits(pool, logits.data(), vocab, vocab, rows.data(), masks.pointers.data(),
+             masks.words, static_cast<int64_t>(masks.pointers.size()));
 }
 
 }  // namespace
+
+Masks::Masks(const nb::list& masks) {
+  for (nb::handle item : masks) {
+    if (item.is_none()) {
+      pointers.push_back(nullptr);
+      continue;
+    }
+    held.push_back(nb::cast<Words>(item));
+    const auto size = static_cast<int64_t>(held.back().size());
+    if (held.size() > 1 && size != words) {
+      throw std::invalid_argument("masks must have the same number of words");
+    }
+    words = size;
+    pointers.push_back(held.back().data());
+  }
+}
 
 void BindSampling(nb::module_& m) {
   m.def("mask_logits", &Mask, nb::arg("pool"), nb::arg("logits"), nb::arg("rows"), nb::arg("masks"),

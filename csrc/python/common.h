@@ -114,6 +114,16 @@ struct Pool {
   int64_t bytes() const { return slots * kv_heads * PaddedHeadDim(head_dim) * SizeOf(type); }
 };
 
+// Masks of tokens, arrays of equally many words each, or None where a row has none.
+struct Masks {
+  using Words = nb::ndarray<const int32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+  std::vector<Words> held;
+  std::vector<const int32_t*> pointers;
+  int64_t words = 0;
+
+  explicit Masks(const nb::list& masks);
+};
+
 // Each file adds its part of the module.
 void BindProgram(nb::module_& m);
 void BindSampling(nb::module_& m);

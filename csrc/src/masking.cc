@@ -56,6 +56,18 @@ void MaskRow(float* x, int64_t vocab, const int32_t* mask, int64_t words) {
 
 }  // namespace
 
+void MaskPiece(float* x, int64_t first, int64_t count, const int32_t* mask, int64_t words) {
+  const int64_t skipped = std::min(words, first / 32);
+  MaskRow(x, count, mask + skipped, words - skipped);
+}
+
+bool ForbidsPiece(int64_t first, int64_t count, const int32_t* mask, int64_t words) {
+  const int64_t end = std::min(words, (first + count + 31) / 32);
+  int32_t allowed = 0;
+  for (int64_t w = first / 32; w < end; ++w) allowed |= mask[w];
+  return allowed == 0;
+}
+
 void MaskLogits(ThreadPool& pool, float* logits, int64_t stride, int64_t vocab, const int64_t* rows,
                 const int32_t* const* masks, int64_t words, int64_t count) {
   pool.Run([&](Team& team) {

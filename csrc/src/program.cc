@@ -207,8 +207,8 @@ std::string Program::Check(const Step& s) const {
     }
   }
   if (s.outputs < 0 || s.outputs > max_tokens_ || s.full_rows < 0 || s.full_rows > s.outputs ||
-      s.top_k < 0 || s.top_k > vocab_) {
-    return "outputs, full_rows and top_k must lie between 0 and max_tokens, outputs and the "
+      s.top_k < 0 || s.top_k > vocab_ || s.mask_words < 0) {
+    return "outputs, full_rows, mask_words and top_k must lie between 0 and max_tokens, outputs and the "
            "vocabulary";
   }
   for (int64_t i = 0; i < s.outputs; ++i) {

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "program_state.h"
+#include "sgl/masking.h"
 
 namespace sgl {
 namespace {
@@ -58,6 +59,7 @@ struct HeadOp : Program::Op {
         full ? row_block * kHeadRows : step.full_rows + (row_block - full_blocks) * kHeadRows;
     const int64_t rows = std::min(kHeadRows, (full ? step.full_rows : step.outputs) - row);
     const int64_t columns = std::min(kHeadColumns, weight.n - column);
+    if (!full && Forbidden(step, row, rows, column, columns)) return;
     MatmulArgs a = s.Operands(weight, in, row);
     float* spare = s.scratch[static_cast<size_t>(rank)].floats.as<float>();
     float* logits = full ? step.logits + row * weight.n + column : spare;
@@ -68,12 +70,29 @@ struct HeadOp : Program::Op {
     for (int64_t r = 0; r < rows; ++r) {
       float* values = logits + r * a.out_stride;
       if (softcap > 0) s.kernels->softcap(values, columns, softcap);
+      if (!full && MaskOf(step, row + r) != nullptr) {
+        MaskPiece(values, column, columns, MaskOf(step, row + r), step.mask_words);
+      }
       if (step.top_k > 0) {
         KeepTop(s, rank, row + r, values, column, columns);
       } else if (step.best_ids != nullptr) {
         KeepBest(s, rank, row + r, values, column, columns);
       }
     }
+  }
+
+  static const int32_t* MaskOf(const Step& step, int64_t row) {
+    return step.masks == nullptr ? nullptr : step.masks[row];
+  }
+
+  // Whether none of the rows may choose a token of the piece: its product is not needed then.
+  static bool Forbidden(const Step& step, int64_t row, int64_t rows, int64_t column,
+                        int64_t columns) {
+    for (int64_t r = row; r < row + rows; ++r) {
+      const int32_t* mask = MaskOf(step, r);
+      if (mask == nullptr || !ForbidsPiece(column, columns, mask, step.mask_words)) return false;
+    }
+    return true;
   }
 
   void KeepBest(Program::State& s, int rank, int64_t row, const float* values, int64_t column,

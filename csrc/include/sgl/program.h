@@ -38,6 +38,10 @@ struct Step {
   int64_t top_k = 0;                       // candidates per output, 0 = none
   int64_t* top_ids = nullptr;              // [outputs, top_k] descending by value, then lowest id
   float* top_values = nullptr;             // [outputs, top_k]
+  // [outputs] or null: what argmax and candidates may be, as in masking.h; null entries allow all.
+  // The first full_rows are not masked.
+  const int32_t* const* masks = nullptr;
+  int64_t mask_words = 0;
   float* hidden = nullptr;                 // [outputs, hidden] after the final norm; may be null
 };
 

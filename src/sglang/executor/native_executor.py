@@ -16,9 +16,10 @@ from sglang.models.base import CausalLM
 from sglang.ops.native import NativeOps, NativeWeight
 from sglang.sampling.logprobs import score_prompt
 from sglang.sampling.rows import PromptLogprobRow, SampleRow
-from sglang.sampling.sampler import is_plain
+from sglang.sampling.sampler import takes_maximum
 
 Floats = npt.NDArray[np.float32]
+Masks = list[npt.NDArray[np.int32] | None]
 
 PIECE_TOKENS = 512
 """Most tokens of one call: enough to read the weights rarely, few enough that the activations stay in the cache."""
@@ -41,13 +42,13 @@ class NativeExecutor:
     def run(self, batch: ForwardBatch) -> StepResult:
         """See :meth:`sglang.executor.batch.Executor.run`."""
         try:
-            return self._run(batch, [is_plain(sample) for sample in batch.sample])
+            return self._run(batch, [takes_maximum(sample) for sample in batch.sample])
         except _BrokenLogits:
             # Computing the step again writes the same keys and values to the same slots.
             return self._run(batch, [False] * len(batch.sample))
 
     def _run(self, batch: ForwardBatch, plain: list[bool]) -> StepResult:
-        """``plain`` samples take the kernel's argmax."""
+        """``plain`` samples take the kernel's argmax, of the tokens that their masks allow."""
         ends = np.cumsum(batch.query_lens)
         drawn = [index for index, easy in enumerate(plain) if not easy]
         greedy = [index for index, easy in enumerate(plain) if easy]
@@ -56,7 +57,8 @@ class NativeExecutor:
         scored = [_scored_tokens(batch, ends, request) for request in batch.prompt_logprobs]
         if scored:
             wanted = np.concatenate([sampled, np.setdiff1d(np.concatenate(scored), sampled)])
-        outputs = self._compute(batch, wanted, len(drawn), hidden=bool(scored))
+        masks = _masks(batch.sample, drawn, greedy, len(wanted))
+        outputs = self._compute(batch, wanted, len(drawn), masks, hidden=bool(scored))
         if not np.isfinite(outputs.best_values[len(drawn) : len(rows)]).all():
             raise _BrokenLogits
         result = self._sample(batch.sample, drawn, greedy, outputs)
@@ -83,19 +85,24 @@ class NativeExecutor:
             result.logprobs = _spread(drawn, logprobs, [None] * len(samples))
         return result
 
-    def _compute(self, batch: ForwardBatch, wanted: IntArray, full: int, *, hidden: bool) -> Outputs:
+    def _compute(
+        self, batch: ForwardBatch, wanted: IntArray, full: int, masks: Masks | None, *, hidden: bool
+    ) -> Outputs:
         """Run the step; outputs for the tokens ``wanted``, with logits for the first ``full`` of them."""
         if len(batch.input_ids) <= PIECE_TOKENS:
             whole = next(pieces(batch, PIECE_TOKENS))
-            return Outputs(**self._call(batch, whole, wanted, full, hidden))
+            return Outputs(**self._call(batch, whole, wanted, full, masks, hidden))
         outputs = Outputs.empty(len(wanted), full, self.vocab_size, self._head_weight.in_features if hidden else 0)
         for piece in pieces(batch, PIECE_TOKENS):
             at = np.flatnonzero((wanted >= piece.begin) & (wanted < piece.end))
             here = int(np.searchsorted(at, full))
-            outputs.put(at, here, self._call(batch, piece, wanted[at] - piece.begin, here, hidden))
+            some = None if masks is None else [masks[index] for index in at.tolist()]
+            outputs.put(at, here, self._call(batch, piece, wanted[at] - piece.begin, here, some, hidden))
         return outputs
 
-    def _call(self, batch: ForwardBatch, piece: Piece, wanted: IntArray, full: int, hidden: bool) -> dict[str, Any]:
+    def _call(
+        self, batch: ForwardBatch, piece: Piece, wanted: IntArray, full: int, masks: Masks | None, hidden: bool
+    ) -> dict[str, Any]:
         tokens = slice(piece.begin, piece.end)
         found: dict[str, Any] = self._program.run(
             self._ops.pool,
@@ -110,6 +117,7 @@ class NativeExecutor:
             full,
             0,
             hidden,
+            masks,
         )
         return found
 
@@ -152,6 +160,15 @@ class Outputs:
         self.best_values[at] = found["best_values"]
         if self.hidden.size:
             self.hidden[at] = found["hidden"]
+
+
+def _masks(samples: list[SampleRow], drawn: list[int], greedy: list[int], outputs: int) -> Masks | None:
+    """Of the outputs, samples first. Drawn ones are masked later, with their logits at hand."""
+    if all(samples[index].mask is None for index in greedy):
+        return None
+    masks: Masks = [None] * outputs
+    masks[len(drawn) : len(samples)] = [samples[index].mask for index in greedy]
+    return masks
 
 
 def _scored_tokens(batch: ForwardBatch, ends: IntArray, request: PromptLogprobRow) -> IntArray:

@@ -42,7 +42,7 @@ class Sampler:
             return [], None, None
         with np.errstate(all="ignore"):
             apply_masks(logits, rows)
-            if all(_takes_maximum(row) for row in rows):
+            if all(takes_maximum(row) for row in rows):
                 tokens = logits.argmax(axis=-1)
                 # argmax stops at the first NaN, so the chosen values show whether any row is broken.
                 if np.isfinite(logits[np.arange(len(rows)), tokens]).all():
@@ -85,12 +85,7 @@ class Sampler:
         return token, invalid, describe(shifted, weights, token, row.top_logprobs_num, row.token_ids_logprob)
 
 
-def is_plain(row: SampleRow) -> bool:
-    """Whether the token is simply the argmax of the model's own logits."""
-    return row.mask is None and _takes_maximum(row)
-
-
-def _takes_maximum(row: SampleRow) -> bool:
+def takes_maximum(row: SampleRow) -> bool:
     """Whether the token is the argmax of the (masked) logits."""
     params = row.params
     return (

@@ -33,8 +33,11 @@ def build(folder: Path, **flags: Any) -> Executor:
     return create_executor(args, tiny_config(folder), show_progress=False)
 
 
-def step(executor: Executor, table: np.ndarray, rows: list[tuple[int, list[int], int]], score: bool) -> StepResult:
-    """``rows``: (table row, new tokens, cached length). Every row samples; ``score`` asks for all logprobs."""
+def step(
+    executor: Executor, table: np.ndarray, rows: list[tuple[int, list[int], int]], score: bool, **sample: Any
+) -> StepResult:
+    """``rows``: (table row, new tokens, cached length). Every row samples; ``score`` asks for all logprobs.
+    ``sample``: for each row, a value of a field of its :class:`SampleRow`."""
     lengths = np.array([len(new) for _, new, _ in rows])
     cached = np.array([start for _, _, start in rows])
     places = [(line, start + place) for line, new, start in rows for place in range(len(new))]
@@ -49,7 +52,15 @@ def step(executor: Executor, table: np.ndarray, rows: list[tuple[int, list[int],
             table_rows=np.array([line for line, _, _ in rows]),
             slot_table=table,
             sample=[
-                SampleRow(row=row, params=greedy, seed=0, position=0, output_ids=[], stop_ids=frozenset())
+                SampleRow(
+                    row=row,
+                    params=greedy,
+                    seed=0,
+                    position=0,
+                    output_ids=[],
+                    stop_ids=frozenset(),
+                    **{name: values[row] for name, values in sample.items()},
+                )
                 for row in range(len(rows))
             ],
             prompt_logprobs=[
@@ -125,6 +136,27 @@ def test_steps_of_many_pieces_equal_short_ones(reference: Any) -> None:
         alone = step(executor, table(), [row], True)
         assert together.tokens[index] == alone.tokens[0]
         assert together.prompt_logprobs[index] == alone.prompt_logprobs[0]
+
+
+@needs_kernels
+@pytest.mark.parametrize("length", [9, 180])
+def test_masked_maxima_are_those_of_masked_logits(length: int, reference: Any) -> None:
+    """The head's own argmax against the sampler's, in one piece and in several; beside rows without a mask, and with
+    one that allows nothing."""
+    executor = build(reference("llama")[1])
+    rows = [(line, prompt(length, seed=line), 0) for line in range(4)]
+    free = step(executor, table(), rows, False).tokens
+    for number in range(4):
+        masks: list[Any] = [np.random.default_rng(line + 4 * number).integers(-(2**31), 2**31, 4) for line in range(4)]
+        masks = [mask.astype(np.int32) for mask in masks]
+        masks[number] = None if number % 2 else np.zeros(4, np.int32)
+        found = step(executor, table(), rows, False, mask=masks)
+        drawn = step(executor, table(), rows, False, mask=masks, return_logprob=[True] * 4)
+        mixed = step(executor, table(), rows, False, mask=masks, return_logprob=[True, False, True, False])
+        assert found.tokens == drawn.tokens == mixed.tokens
+        assert found.invalid == drawn.invalid
+        if number % 2:
+            assert found.tokens[number] == free[number] and found.tokens != free
 
 
 def test_pieces_cover_a_step_once() -> None:

@@ -46,9 +46,9 @@ def ints(values: Sequence[int] | Array) -> Array:
 class SingleOp:
     """A program of one operation on buffers that are filled beforehand."""
 
-    def __init__(self, native: Any, pool: Any, isa: str, max_tokens: int = 64) -> None:
+    def __init__(self, native: Any, pool: Any, isa: str, max_tokens: int = 64, vocab: int = VOCAB) -> None:
         self.pool = pool
-        self.program = native.Program(max_tokens, VOCAB, isa=isa)
+        self.program = native.Program(max_tokens, vocab, isa=isa)
 
     def floats(self, values: Array) -> int:
         """A buffer with values, or of a width when given an array without rows."""

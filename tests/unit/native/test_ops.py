@@ -176,3 +176,39 @@ def test_head(native: Any, pool: Any, isa: str, format: str) -> None:
         assert got["top_ids"][3].tolist() == got["top_ids"][1].tolist()  # the same token, logits not written
         empty = op.run_tokens(40, top_k=4)
         assert empty["logits"].shape == (0, VOCAB) and empty["top_ids"].shape == (0, 4)
+
+
+def mask_of(words: int, *tokens: int) -> Array:
+    bits = np.zeros(32 * words, np.uint8)
+    bits[list(tokens)] = 1
+    return np.packbits(bits, bitorder="little").view(np.int32)
+
+
+@pytest.mark.parametrize("words", [22, 30, 10])  # of the vocabulary, more, and fewer
+def test_head_with_masks(native: Any, pool: Any, isa: str, words: int) -> None:
+    vocab, x, norm = 700, random(1, 40, 64), random(2, 64)
+    weight, _ = pack(native, pool, isa, random(3, vocab, 64), "int8")
+    op = SingleOp(native, pool, isa, vocab=vocab)
+    op.program.add_head(op.floats(x), norm, 1e-5, weight, 5.0)
+    logits = op.run_tokens(40, outputs=range(40), full_rows=40)["logits"]
+    some = np.random.default_rng(4).permutation(32 * words)
+    for masks in (
+        [None, mask_of(words, *some[:100]), mask_of(words), mask_of(words, 31, 32, 255, 256), None] * 8,
+        [mask_of(words, 300 + row % 2) for row in range(40)],  # most of the vocabulary is not computed
+    ):
+        got = op.run_tokens(40, outputs=range(40), full_rows=1, top_k=3, masks=masks)
+        assert np.array_equal(got["logits"][0], logits[0])  # whole rows are not masked
+        for row in range(1, 40):
+            want = logits[row].copy()
+            if (mask := masks[row]) is not None:
+                allowed = np.unpackbits(mask.view(np.uint8), bitorder="little")[:vocab]
+                want[np.pad(allowed, (0, vocab - len(allowed))) == 0] = -np.inf
+            order = np.lexsort((np.arange(vocab), -want))[:3]
+            assert got["top_values"][row].tolist() == want[order].tolist()
+            finite = np.isfinite(want[order])
+            assert got["top_ids"][row][finite].tolist() == order[finite].tolist()
+            assert got["best_values"][row] == want.max()
+        best = op.run_tokens(40, outputs=range(40), masks=masks, full_rows=1)
+        assert best["best_values"].tolist() == got["best_values"].tolist()
+        found = np.isfinite(best["best_values"])
+        assert best["best_ids"][found].tolist() == got["best_ids"][found].tolist()

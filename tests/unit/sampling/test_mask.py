@@ -10,7 +10,7 @@ import pytest
 from sglang.ipc.sampling_params import SamplingParams
 from sglang.sampling.mask import apply_masks
 from sglang.sampling.rows import SampleRow
-from sglang.sampling.sampler import Sampler, is_plain
+from sglang.sampling.sampler import Sampler, takes_maximum
 
 VOCAB = 20_011
 
@@ -80,9 +80,12 @@ def test_the_mask_has_the_last_word_about_the_end() -> None:
     assert (tokens, invalid) == ([7], None)
 
 
-def test_a_masked_row_is_not_the_plain_maximum() -> None:
-    assert is_plain(row(None, top_k=1))
-    assert not is_plain(row(mask_of(np.array([5])), top_k=1))
+def test_a_mask_has_the_last_word_about_what_the_maximum_may_be() -> None:
+    masked = mask_of(np.array([5]))
+    assert takes_maximum(row(None, top_k=1))
+    assert takes_maximum(row(masked, top_k=1, min_new_tokens=9))
+    assert not takes_maximum(row(None, top_k=1, min_new_tokens=9))
+    assert not takes_maximum(row(masked, temperature=1.0))
 
 
 def test_a_forced_token_has_probability_one() -> None:
