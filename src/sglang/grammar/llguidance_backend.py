@@ -17,6 +17,13 @@ from sglang.grammar.structural_lark import structural_lark
 from sglang.grammar.structural_tag import read_structural_tag
 from sglang.grammar.vocabulary import Vocabulary
 
+ACCEPTED = (
+    "type, enum, const, properties, required, additionalProperties, patternProperties, items, prefixItems, minItems, "
+    "maxItems, minLength, maxLength, pattern, format, minimum, maximum, exclusiveMinimum, exclusiveMaximum, "
+    "multipleOf, anyOf, allOf, oneOf, $ref, $defs"
+)
+"""Keywords that outputs are held to."""
+
 
 class _Tokens:
     """What llguidance asks of a tokenizer.
@@ -62,48 +69,51 @@ class LLGuidanceBackend:
         self._limits = llguidance.LLParserLimits(verbose_errors=False)
 
     def compile(self, spec: GrammarSpec) -> Compiled:
-        report = read_schema(spec.text) if spec.kind == "json_schema" and spec.text != ANY_JSON else None
         try:
-            grammar = self._grammar(spec, report)
+            grammar, reports = self._grammar(spec)
             matcher = self._matcher(grammar)
         except GrammarError:
             raise
         except Exception as error:  # ValueError for JSON, and the classes of the EBNF reader
             raise GrammarError(f"{spec.kind}: {str(error).strip()[:1000]}", spec.kind) from None
         if matcher.is_error():
-            text = (report and self._wrong_place(report, matcher.get_error())) or matcher.get_error().strip()
+            text = self._wrong_place(reports, matcher.get_error()) or matcher.get_error().strip()
             raise GrammarError(f"{spec.kind}: {text[:1000]}", spec.kind)
         return _LLGuidance(matcher, len(grammar))
 
     def _matcher(self, grammar: str) -> Any:
         return llguidance.LLMatcher(self._tokenizer, grammar, log_level=0, limits=self._limits)
 
-    def _grammar(self, spec: GrammarSpec, report: SchemaReport | None) -> str:
+    def _grammar(self, spec: GrammarSpec) -> tuple[str, list[SchemaReport]]:
+        """The grammar for the library, and what is in the schemas that it is made of."""
         make = llguidance.LLMatcher
         if spec.kind == "json_schema":
-            schema = {} if report is None else schema_for_llguidance(report, self._options)
-            return make.grammar_from_json_schema(json.dumps(schema, ensure_ascii=False))
+            reports = [] if spec.text == ANY_JSON else [read_schema(spec.text)]
+            schema = schema_for_llguidance(reports[0], self._options) if reports else {}
+            return make.grammar_from_json_schema(json.dumps(schema, ensure_ascii=False)), reports
+        if spec.kind == "structural_tag":
+            tag = read_structural_tag(spec.text)
+            return make.grammar_from_lark(structural_lark(tag.format, self._options)), tag.reports
         if spec.kind == "regex":
-            return make.grammar_from_regex(_unanchored(spec.text))
+            return make.grammar_from_regex(_unanchored(spec.text)), []
         if spec.kind == "choice":
             choices = parse_json(spec.text, spec.kind)
             assert isinstance(choices, list)
-            return make.grammar_from_lark("start: " + " | ".join(json.dumps(choice) for choice in choices))
-        if spec.kind == "ebnf":
-            return make.grammar_from_lark(any_to_lark(spec.text))
-        return make.grammar_from_lark(structural_lark(read_structural_tag(spec.text).format, self._options))
+            return make.grammar_from_lark("start: " + " | ".join(json.dumps(choice) for choice in choices)), []
+        return make.grammar_from_lark(any_to_lark(spec.text)), []
 
-    def _wrong_place(self, report: SchemaReport, error: str) -> str | None:
+    def _wrong_place(self, reports: list[SchemaReport], error: str) -> str | None:
         """What is wrong, and where; the library's own message does not say."""
-        unknown = re.match(r"Unimplemented keys: (\[.*?\])", error)
-        if unknown:
+        if unknown := re.search(r"Unimplemented keys: (\[.*?\])", error):
             name = json.loads(unknown[1])[0]
-            place = f"at {report.places.get(name, '#')}: " if name in report.places else ""
-            return f"{place}the keyword {name} can't be kept to and is not supported; leave it out"
-        if error.startswith("oneOf constraints"):
-            place = report.places.get("oneOf", "#")
+            place = next((f"at {report.places[name]}: " for report in reports if name in report.places), "")
+            return (
+                f"{place}the keyword {name} can't be kept to and is not supported; leave it out (accepted: {ACCEPTED})"
+            )
+        if reports and "oneOf constraints" in error:
+            place = next((report.places["oneOf"] for report in reports if "oneOf" in report.places), "#")
             return f"at {place}/oneOf: the alternatives overlap, which is not supported; make them differ, or use anyOf"
-        for place, pattern in report.patterns:
+        for place, pattern in (entry for report in reports for entry in report.patterns):
             matcher = self._matcher(llguidance.LLMatcher.grammar_from_regex(_unanchored(pattern)))
             if matcher.is_error():
                 return f"at {place}: the pattern can't be used: {_first_line(matcher.get_error())}"

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-from sglang.grammar.json_schema import inspect_schema
+from sglang.grammar.json_schema import SchemaReport, inspect_schema
 from sglang.grammar.spec import GrammarError, parse_json
 
 KIND = "structural_tag"
@@ -39,6 +39,8 @@ class StructuralTag:
     """Whether xgrammar keeps every rule of the schemas in it."""
     names_tokens: bool = False
     """Whether parts of it are tokens by number, which may be special ones."""
+    reports: list[SchemaReport] = field(default_factory=list)
+    """What is in its schemas."""
 
     def spaced(self, max_whitespace: int) -> str:
         """As JSON in the tree form, with a limit of white space in a row in every part that is JSON."""
@@ -54,14 +56,15 @@ def read_structural_tag(text: str) -> StructuralTag:
     if not isinstance(value, dict):
         raise GrammarError(f'{KIND}: must be a JSON object with "format", or "structures" and "triggers"', KIND)
     tree = value["format"] if "format" in value else _from_structures(value)
-    exact, names_tokens = True, False
+    names_tokens = False
+    reports: list[SchemaReport] = []
     for place, node in _formats(tree, "format"):
         names_tokens = names_tokens or node["type"] in TOKEN_FORMATS
         if node["type"] in ("json_schema", "qwen_xml_parameter"):
             if "json_schema" not in node:
                 raise GrammarError(f"{KIND}: at {place}: json_schema is missing", KIND)
-            exact = inspect_schema(node["json_schema"], KIND, f"{place}/json_schema").exact and exact
-    return StructuralTag(tree, exact, names_tokens)
+            reports.append(inspect_schema(node["json_schema"], KIND, f"{place}/json_schema"))
+    return StructuralTag(tree, all(report.exact for report in reports), names_tokens, reports)
 
 
 def _from_structures(value: Node) -> Node:

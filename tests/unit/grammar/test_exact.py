@@ -173,6 +173,25 @@ def test_rules_that_nobody_keeps_are_refused(schema: Any, word: str, backends: d
         compile_schema(schema, backends)
     assert word in str(error.value)
     assert error.value.field == "json_schema"
+    assert ("the keyword" in str(error.value)) is ("leave it out (accepted: type, enum," in str(error.value))
+
+
+@pytest.mark.parametrize(
+    ("schema", "word"),
+    [
+        ({"properties": {"l": {"uniqueItems": True}}}, "json_schema/properties/l: the keyword uniqueItems"),
+        ({"type": "string", "pattern": "^(unclosed$"}, "json_schema/pattern: the pattern"),
+        ({"oneOf": [{"type": "string"}, {"type": "string", "maxLength": 3}]}, "json_schema/oneOf: the alternatives"),
+    ],
+    ids=str,
+)
+def test_refused_rules_inside_structural_tags_are_named_too(
+    schema: Any, word: str, backends: dict[str, Backend]
+) -> None:
+    content = {"type": "json_schema", "json_schema": schema}
+    tree = {"format": {"type": "tag", "begin": "<a>", "content": content, "end": "</a>"}}
+    with pytest.raises(GrammarError, match=f"^structural_tag: at format/content/{word}"):
+        backends["llguidance"].compile(GrammarSpec("structural_tag", json.dumps(tree)))
 
 
 def test_white_space_in_a_row_is_limited(backends: dict[str, Backend], vocabulary: Vocabulary) -> None:
