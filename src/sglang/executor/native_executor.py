@@ -117,7 +117,7 @@ class NativeExecutor:
             full,
             0,
             hidden,
-            masks,
+            **({} if masks is None else {"masks": masks}),
         )
         return found
 
