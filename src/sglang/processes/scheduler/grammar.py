@@ -11,7 +11,7 @@ from sglang.grammar.compiler import GrammarSource
 from sglang.grammar.spec import GrammarError, GrammarSpec, spec_of
 from sglang.grammar.state import GrammarState
 from sglang.processes.scheduler.config import SchedulerConfig
-from sglang.processes.scheduler.request import FinishReason, Request, abort_reason
+from sglang.processes.scheduler.request import FinishReason, Request, abort_reason, mistake
 
 logger = logging.getLogger(__name__)
 
@@ -70,7 +70,7 @@ class GrammarQueue:
             return refusal(error)
         except Exception as error:  # a mistake of ours: it ends this request and nothing else
             logger.exception("request %s: its grammar could not be prepared", request.rid)
-            return abort_reason(f"{type(error).__name__}: {error}", 500, "InternalServerError")
+            return abort_reason(mistake(error), 500, "InternalServerError")
         return None
 
     def _open(self, request: Request, spec: GrammarSpec, future: Future[Compiled]) -> None:

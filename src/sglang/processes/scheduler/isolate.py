@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from sglang.executor.batch import Executor, ForwardBatch, StepResult, TokenLogprobs
+from sglang.processes.scheduler.request import mistake
 
 DATA_ERRORS = (ArithmeticError, LookupError, TypeError, ValueError)
 """What a request's data can cause. Anything else (memory, operating system, device) is nobody's data."""
@@ -28,7 +29,7 @@ def run_row_by_row(executor: Executor, batch: ForwardBatch, error: Exception) ->
             results.append(executor.run(single_row(batch, row)))
         except DATA_ERRORS as cause:
             results.append(None)
-            failed[row] = f"{type(cause).__name__}: {cause}"
+            failed[row] = mistake(cause)
     if len(failed) == len(results) > 1:
         raise error
     return _join(batch, results), failed

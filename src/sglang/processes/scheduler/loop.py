@@ -24,7 +24,7 @@ from sglang.ipc.messages import (
 )
 from sglang.processes.scheduler.core import SchedulerCore
 from sglang.processes.scheduler.isolate import run_row_by_row
-from sglang.processes.scheduler.request import abort_reason
+from sglang.processes.scheduler.request import abort_reason, mistake
 
 logger = logging.getLogger(__name__)
 
@@ -135,7 +135,7 @@ class SchedulerLoop:
             self._core.add(request)
         except Exception as error:
             logger.exception("request %s could not be queued", request.rid)
-            reason = abort_reason(f"{type(error).__name__}: {error}", 500, "InternalServerError")
+            reason = abort_reason(mistake(error), 500, "InternalServerError")
             self._to_tokenizer.send(AbortReq(rid=request.rid, finished_reason=reason))
 
     # -------------------------------------------------------------- compute and out

@@ -242,6 +242,11 @@ def abort_reason(message: str, status_code: int | None = None, err_type: str | N
     return {"type": "abort", "message": message, "status_code": status_code, "err_type": err_type}
 
 
+def mistake(error: Exception) -> str:
+    """What a caller learns of a mistake of ours: its kind. Its words may hold paths and other people's data."""
+    return f"Internal server error ({type(error).__name__}); the log of the server says more"
+
+
 def _clip_params(spec: TokenizedGenerateReqInput, config: SchedulerConfig) -> Any:
     """Cut the token budget down to what fits into context and pool; min_new_tokens follows."""
     params = spec.sampling_params

@@ -12,7 +12,7 @@ from sglang.processes.scheduler.decoding import RunningSet
 from sglang.processes.scheduler.grammar import follow
 from sglang.processes.scheduler.memory import KVMemory
 from sglang.processes.scheduler.outputs import Outbox
-from sglang.processes.scheduler.request import Request, abort_reason
+from sglang.processes.scheduler.request import Request, abort_reason, mistake
 
 logger = logging.getLogger(__name__)
 
@@ -151,7 +151,7 @@ class Settlement:
             self._take(request, token, invalid)
         except Exception as error:
             logger.exception("request %s failed while its new token was looked at", request.rid)
-            request.finished = _failure(f"{type(error).__name__}: {error}")
+            request.finished = _failure(mistake(error))
 
     def _take(self, request: Request, token: int, invalid: bool) -> None:
         """Add a token, and those that a grammar leaves no choice about: they need no step of their own. With logprobs
