@@ -46,4 +46,4 @@ class Native:
                 slot_table=self._table,
             )
             every = np.arange(len(places))
-            yield self._executor._compute(batch, every, len(every), hidden=False).logits
+            yield self._executor._compute(batch, every, len(every), None, hidden=False).logits
