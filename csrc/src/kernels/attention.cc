@@ -15,7 +15,9 @@ SGL_INLINE int Padded(const AttentionShape& shape) {
 }
 
 // Rows that will be wanted soon. Slots lie anywhere, so the hardware does not foresee them; and a
-// core keeps few requests in flight, so they are spread over a loop, one row an iteration.
+// core keeps few requests in flight, so they are spread over a loop, one row an iteration. They go
+// to the second cache: requests that decode together have their slots a power of two apart, and
+// rows at such a distance push each other out of the first one.
 struct Hint {
   const char* rows;
   const int32_t* slots;
@@ -32,7 +34,7 @@ SGL_INLINE Hint MakeHint(const AttentionShape& shape, const void* rows, const in
 SGL_INLINE void FetchRow(const Hint& hint, int i) {
   if (i >= hint.count) return;
   const char* row = hint.rows + int64_t{hint.slots[i]} * hint.row_bytes;
-  for (int at = 0; at < hint.row_bytes; at += 64) __builtin_prefetch(row + at);
+  for (int at = 0; at < hint.row_bytes; at += 64) __builtin_prefetch(row + at, 0, 2);
 }
 
 // The block's keys and values on their way through the kernel.
