@@ -100,7 +100,7 @@ struct LinearOp : Program::Op {
 };
 
 constexpr int64_t kGatedColumns = 32;  // one block of int8 activations
-constexpr int64_t kGatedRows = 32;
+constexpr int64_t kGatedRows = 64;
 
 struct GatedLinearOp : Program::Op {
   const char* name() const override { return "gated_linear"; }

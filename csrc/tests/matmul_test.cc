@@ -124,15 +124,14 @@ void EpiloguesAdd(const Kernels& kernels, GgufType type) {
 }
 
 // The same bits for a row whatever rows and tiles are computed along with it.
-void BatchInvariant(const Kernels& kernels, GgufType type, bool centered) {
+void BatchInvariant(const Kernels& kernels, GgufType type, bool centered, int64_t m, int64_t k) {
   Random rng(9);
-  const int64_t m = 23;
   const int64_t n = 45;
-  const Problem p(kernels, type, m, n, 256, rng, centered);
+  const Problem p(kernels, type, m, n, k, rng, centered);
   const size_t size = static_cast<size_t>(m * (n + 3));
   std::vector<float> whole(size);
   kernels.matmul(p.Args(whole.data()), 0, m, 0, p.w.tiles());
-  for (int64_t step : {1, 2, 3, 5, 7, 8, 11}) {
+  for (int64_t step : {1, 2, 3, 5, 7, 8, 11, 17, 39}) {
     for (int64_t tiles : {1, 2, 3, 5}) {
       std::vector<float> parts(size);
       for (int64_t r = 0; r < m; r += step) {
@@ -192,7 +191,9 @@ void TestType(const Kernels& kernels, GgufType type) {
     for (int64_t m : {1, 2, 3, 4, 5, 9, 17}) {
       for (int64_t n : {1, 8, 15, 33, 70}) AgreesWithScalar(kernels, type, centered, m, n, depth);
     }
-    BatchInvariant(kernels, type, centered);
+    BatchInvariant(kernels, type, centered, 23, 256);
+    // More rows and a deeper sum than are worked on at once.
+    BatchInvariant(kernels, type, centered, 79, 2304);
   }
   EpiloguesAdd(kernels, type);
   if (!dense) ExtremesDoNotSaturate(kernels, type);

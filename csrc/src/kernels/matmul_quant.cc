@@ -59,19 +59,13 @@ struct Fmt {
   static constexpr bool kWide = kWide_;
 };
 
+constexpr int64_t kBlockBytes = static_cast<int64_t>(sizeof(QBlock));
+
 // -sum(q) * zero point, the start of an integer dot.
 template <class F>
 SGL_INLINE VI ZeroStart(int32_t neg_sum) {
   if (F::kZero < 0) return SetI(0);
   return ShiftLeft<(F::kZero < 0 ? 0 : F::kZero)>(SetI(neg_sum));
-}
-
-// One group of 32 with one scale per feature.
-template <class F>
-SGL_INLINE VF GroupOf32(VF acc, const WV* w, VF scale, VF min, const QBlock& x) {
-  const VI dot = Dot<F::kBits, 0, 8>(ZeroStart<F>(x.neg_sum), w, x.q);
-  acc = Fma(Mul(ToFloat(dot), scale), Set(x.scale), acc);
-  return F::kMin ? Fma(min, Set(x.scaled_sum), acc) : acc;
 }
 
 alignas(64) constexpr int8_t kOnes[32] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1,
@@ -80,22 +74,9 @@ alignas(64) constexpr int8_t kOnes[32] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1,
 // Sum of 4 * kCount weights of each feature, without scale and minimum.
 template <class F, int kFirst, int kCount>
 SGL_INLINE VF WeightSum(const WV* w) {
-  return ToFloat(Dot<F::kBits, kFirst, kCount>(ZeroStart<F>(-4 * kCount), w, kOnes));
-}
-
-// Two groups of 16: integer dots apart, joined in float.
-template <class F>
-SGL_INLINE VF GroupsOf16(VF acc, const WV* w, const VF* scale, const VF* min, const QBlock& x) {
-  const int32_t neg_hi = x.neg_sum - x.neg_sum_lo;
-  const VI lo = Dot<F::kBits, 0, 4>(ZeroStart<F>(x.neg_sum_lo), w, x.q);
-  const VI hi = Dot<F::kBits, 4, 4>(ZeroStart<F>(neg_hi), w, x.q);
-  VF sum = Mul(ToFloat(lo), scale[0]);
-  sum = Fma(ToFloat(hi), scale[1], sum);
-  if (F::kMin) {
-    sum = Fma(min[0], Set(static_cast<float>(-x.neg_sum_lo)), sum);
-    sum = Fma(min[1], Set(static_cast<float>(-neg_hi)), sum);
-  }
-  return Fma(sum, Set(x.scale), acc);
+  VI sum = ZeroStart<F>(-4 * kCount);
+  Dot<F::kBits, kFirst, kCount, 1>(&sum, w, kOnes, 0);
+  return ToFloat(sum);
 }
 
 template <class F>
@@ -104,78 +85,148 @@ constexpr int kScaleBytes = kLanes * (F::kFine ? 2 : 1) * (F::kMin ? 2 : 1) * (F
 template <class F>
 constexpr int kGroupBytes = kScaleBytes<F> + kLanes * 4 * F::kBits;
 
-template <int kRows>
-SGL_INLINE void AddMiddles(VF* acc, VF sum, const float* middles, int64_t stride) {
-#pragma GCC unroll 16
-  for (int r = 0; r < kRows; ++r) acc[r] = Fma(sum, Set(middles[r * stride]), acc[r]);
-}
-
 constexpr int kAhead = 2048;  // bytes of weights asked for before they are needed
 
-// kCentered: blocks have middles (see kernels.h). middle * sum(weights) is added first; the sums of
-// weights are taken once for all rows.
-template <class F, int kRows, bool kCentered>
-SGL_INLINE void Tile(const MatmulArgs& a, const uint8_t* data, int64_t row, VF* acc) {
-  const QBlock* x = static_cast<const QBlock*>(a.x) + row * a.x_stride;
-  const float* middles = kCentered ? a.middles + row * a.middle_stride : nullptr;
-  const int64_t stride = a.x_stride;
-  const int64_t groups = a.w->k / 32;
-#pragma GCC unroll 16
-  for (int r = 0; r < kRows; ++r) acc[r] = Zero();
-  for (int64_t g = 0; g < groups; ++g) {
-    WV w[8];
+// 32 of k of a tile as the loop over rows wants it.
+template <class F>
+struct Group {
+  static constexpr int kParts = F::kFine ? 2 : 1;
+  WV w[8];
+  VF scale[kParts];
+  VF min[kParts];
+};
+
+template <class F>
+SGL_INLINE void ReadGroup(const uint8_t* scales, Group<F>& group) {
+  constexpr int kStep = F::kMin ? 2 : 1;
+  Unpack<F::kBits>(scales + kScaleBytes<F>, group.w);
+#pragma GCC unroll 2
+  for (int i = 0; i < Group<F>::kParts; ++i) {
+    group.scale[i] = LoadScale<F::kWide>(scales, kStep * i);
+    group.min[i] = F::kMin ? LoadScale<F::kWide>(scales, kStep * i + 1) : Zero();
+  }
+}
+
+// What a block's middle is multiplied with: the sum of the weights (without minimums where they
+// meet scaled_sum, which holds the middle too).
+template <class F>
+SGL_INLINE VF SumOf(const Group<F>& group) {
+  if constexpr (F::kFine) {
+    VF sum = Mul(WeightSum<F, 0, 4>(group.w), group.scale[0]);
+    sum = Fma(WeightSum<F, 4, 4>(group.w), group.scale[1], sum);
+    return F::kMin ? Fma(Add(group.min[0], group.min[1]), Set(16.0f), sum) : sum;
+  } else {
+    return Mul(WeightSum<F, 0, 8>(group.w), group.scale[0]);
+  }
+}
+
+// A group of 32 with one scale per feature.
+template <class F, int kRows>
+SGL_INLINE void AddGroupOf32(const Group<F>& group, const QBlock* x, int64_t stride, VF* acc) {
+  VI dot[kRows];
+#pragma GCC unroll 4
+  for (int r = 0; r < kRows; ++r) dot[r] = ZeroStart<F>(x[r * stride].neg_sum);
+  Dot<F::kBits, 0, 8, kRows>(dot, group.w, x->q, stride * kBlockBytes);
+#pragma GCC unroll 4
+  for (int r = 0; r < kRows; ++r) {
+    const QBlock& block = x[r * stride];
+    acc[r] = Fma(Mul(ToFloat(dot[r]), group.scale[0]), Set(block.scale), acc[r]);
+    if (F::kMin) acc[r] = Fma(group.min[0], Set(block.scaled_sum), acc[r]);
+  }
+}
+
+// Two groups of 16: integer dots apart, joined in float.
+template <class F, int kRows>
+SGL_INLINE void AddGroupsOf16(const Group<F>& group, const QBlock* x, int64_t stride, VF* acc) {
+  VI lo[kRows];
+  VI hi[kRows];
+#pragma GCC unroll 4
+  for (int r = 0; r < kRows; ++r) {
+    const QBlock& block = x[r * stride];
+    lo[r] = ZeroStart<F>(block.neg_sum_lo);
+    hi[r] = ZeroStart<F>(block.neg_sum - block.neg_sum_lo);
+  }
+  Dot<F::kBits, 0, 4, kRows>(lo, group.w, x->q, stride * kBlockBytes);
+  Dot<F::kBits, 4, 4, kRows>(hi, group.w, x->q, stride * kBlockBytes);
+#pragma GCC unroll 4
+  for (int r = 0; r < kRows; ++r) {
+    const QBlock& block = x[r * stride];
+    VF sum = Mul(ToFloat(lo[r]), group.scale[0]);
+    sum = Fma(ToFloat(hi[r]), group.scale[1], sum);
+    if (F::kMin) {
+      sum = Fma(group.min[0], Set(static_cast<float>(-block.neg_sum_lo)), sum);
+      sum = Fma(group.min[1], Set(static_cast<float>(block.neg_sum_lo - block.neg_sum)), sum);
+    }
+    acc[r] = Fma(sum, Set(block.scale), acc[r]);
+  }
+}
+
+// kDotRows rows at a time.
+template <class F, int kRows>
+SGL_INLINE void AddRows(const Group<F>& group, const QBlock* x, int64_t stride, VF* acc) {
+  constexpr int kNow = kRows < kDotRows<F::kBits> ? kRows : kDotRows<F::kBits>;
+  if constexpr (F::kFine) {
+    AddGroupsOf16<F, kNow>(group, x, stride, acc);
+  } else {
+    AddGroupOf32<F, kNow>(group, x, stride, acc);
+  }
+  if constexpr (kRows > kNow) {
+    AddRows<F, kRows - kNow>(group, x + kNow * stride, stride, acc + kNow);
+  }
+}
+
+// Where the sums of weights come from, if blocks have middles (see kernels.h).
+// kKept: they are left for the rows that follow.
+enum class Sums { kNone, kHere, kKept, kGiven };
+
+// acc[kRows] += groups [begin, begin + count) of a tile, in this order; of each group the middles'
+// part first. `sums` holds one vector a group if they are kept or given.
+template <class F, int kRows, Sums kSums>
+SGL_INLINE void AddGroups(const MatmulArgs& a, const uint8_t* data, int64_t row, int64_t begin,
+                          int64_t count, VF* sums, VF* acc) {
+  const QBlock* x = static_cast<const QBlock*>(a.x) + row * a.x_stride + begin;
+  const float* middles =
+      kSums == Sums::kNone ? nullptr : a.middles + row * a.middle_stride + begin;
+  data += begin * kGroupBytes<F>;
+  for (int64_t g = 0; g < count; ++g) {
     const uint8_t* scales = data + g * kGroupBytes<F>;
     if (kRows > 4) {
       // With few rows the loads themselves run far enough ahead.
 #pragma GCC unroll 16
       for (int at = 0; at < kGroupBytes<F>; at += 64) __builtin_prefetch(scales + kAhead + at);
     }
-    Unpack<F::kBits>(scales + kScaleBytes<F>, w);
-    if constexpr (F::kFine) {
-      constexpr int kStep = F::kMin ? 2 : 1;
-      const VF scale[2] = {LoadScale<F::kWide>(scales, 0), LoadScale<F::kWide>(scales, kStep)};
-      VF min[2] = {};
-      if (F::kMin) {
-        min[0] = LoadScale<F::kWide>(scales, 1);
-        min[1] = LoadScale<F::kWide>(scales, kStep + 1);
-      }
-      if (kCentered) {
-        VF sum = Mul(WeightSum<F, 0, 4>(w), scale[0]);
-        sum = Fma(WeightSum<F, 4, 4>(w), scale[1], sum);
-        if (F::kMin) sum = Fma(Add(min[0], min[1]), Set(16.0f), sum);
-        AddMiddles<kRows>(acc, sum, middles + g, a.middle_stride);
-      }
+    Group<F> group;
+    ReadGroup(scales, group);
+    if (kSums != Sums::kNone) {
+      const VF sum = kSums == Sums::kGiven ? sums[g] : SumOf(group);
+      if (kSums == Sums::kKept) sums[g] = sum;
 #pragma GCC unroll 16
       for (int r = 0; r < kRows; ++r) {
-        acc[r] = GroupsOf16<F>(acc[r], w, scale, min, x[r * stride + g]);
-      }
-    } else {
-      const VF scale = LoadScale<F::kWide>(scales, 0);
-      const VF min = F::kMin ? LoadScale<F::kWide>(scales, 1) : Zero();
-      if (kCentered) {
-        AddMiddles<kRows>(acc, Mul(WeightSum<F, 0, 8>(w), scale), middles + g, a.middle_stride);
-      }
-#pragma GCC unroll 16
-      for (int r = 0; r < kRows; ++r) {
-        acc[r] = GroupOf32<F>(acc[r], w, scale, min, x[r * stride + g]);
+        acc[r] = Fma(sum, Set(middles[r * a.middle_stride + g]), acc[r]);
       }
     }
+    if (kDotRows<F::kBits> > 1 && kRows >= 4) Park(group.w);
+    AddRows<F, kRows>(group, x + g, a.x_stride, acc);
   }
 }
 
 template <class F, int kRows>
-void Rows(const MatmulArgs& a, const uint8_t* tile_data, int64_t row, int64_t feature) {
+void Rows(const MatmulArgs& a, const uint8_t* data, int64_t row, int64_t feature) {
   VF acc[kRows];
+#pragma GCC unroll 16
+  for (int r = 0; r < kRows; ++r) acc[r] = Zero();
   if (a.middles == nullptr) {
-    Tile<F, kRows, false>(a, tile_data, row, acc);
+    AddGroups<F, kRows, Sums::kNone>(a, data, row, 0, a.w->k / 32, nullptr, acc);
   } else {
-    Tile<F, kRows, true>(a, tile_data, row, acc);
+    AddGroups<F, kRows, Sums::kHere>(a, data, row, 0, a.w->k / 32, nullptr, acc);
   }
 #pragma GCC unroll 16
   for (int r = 0; r < kRows; ++r) WriteTile(a, row + r, feature, acc[r]);
 }
 
-// Exactly `rows` <= 8 rows: a tile is unpacked once for all of them.
+// Exactly `rows` <= kFewRows rows: a tile is unpacked once for all of them.
+constexpr int kFewRows = kRowTile < 8 ? kRowTile : 8;
+
 template <class F>
 void FewRows(const MatmulArgs& a, const uint8_t* data, int64_t row, int64_t rows, int64_t feature) {
   switch (rows) {
@@ -188,14 +239,64 @@ void FewRows(const MatmulArgs& a, const uint8_t* data, int64_t row, int64_t rows
     case 4:
       return Rows<F, 4>(a, data, row, feature);
     case 5:
-      return Rows < F, kRowTile<5 ? kRowTile : 5>(a, data, row, feature);
+      return Rows < F, kFewRows<5 ? kFewRows : 5>(a, data, row, feature);
     case 6:
-      return Rows < F, kRowTile<6 ? kRowTile : 6>(a, data, row, feature);
+      return Rows < F, kFewRows<6 ? kFewRows : 6>(a, data, row, feature);
     case 7:
-      return Rows < F, kRowTile<7 ? kRowTile : 7>(a, data, row, feature);
+      return Rows < F, kFewRows<7 ? kFewRows : 7>(a, data, row, feature);
     default:
-      return Rows<F, kRowTile>(a, data, row, feature);
+      return Rows<F, kFewRows>(a, data, row, feature);
   }
+}
+
+// Many rows: the sums of weights of a piece of a tile are taken once for all of them.
+constexpr int64_t kPieceGroups = 64;
+constexpr int64_t kPieceRows = 64;
+
+template <class F, int kRows, Sums kSums>
+void RowsOfPiece(const MatmulArgs& a, const uint8_t* data, int64_t row, int64_t begin,
+                 int64_t count, VF* sums, VF* total) {
+  VF acc[kRows];
+#pragma GCC unroll 16
+  for (int r = 0; r < kRows; ++r) acc[r] = total[r];
+  AddGroups<F, kRows, kSums>(a, data, row, begin, count, sums, acc);
+#pragma GCC unroll 16
+  for (int r = 0; r < kRows; ++r) total[r] = acc[r];
+}
+
+// Exactly kFewRows < rows <= kPieceRows rows.
+template <class F, bool kCentered>
+void ManyRows(const MatmulArgs& a, const uint8_t* data, int64_t row, int64_t rows,
+              int64_t feature) {
+  constexpr Sums kFirst = kCentered ? Sums::kKept : Sums::kNone;
+  constexpr Sums kNext = kCentered ? Sums::kGiven : Sums::kNone;
+  VF sums[kPieceGroups];
+  VF total[kPieceRows];
+  for (int64_t r = 0; r < rows; ++r) total[r] = Zero();
+  const int64_t groups = a.w->k / 32;
+  for (int64_t begin = 0; begin < groups; begin += kPieceGroups) {
+    const int64_t count = Smaller(kPieceGroups, groups - begin);
+    int64_t r = rows < kRowTile ? kFewRows : kRowTile;
+    if (rows < kRowTile) {
+      RowsOfPiece<F, kFewRows, kFirst>(a, data, row, begin, count, sums, total);
+    } else {
+      RowsOfPiece<F, kRowTile, kFirst>(a, data, row, begin, count, sums, total);
+    }
+    for (; r + kRowTile <= rows; r += kRowTile) {
+      RowsOfPiece<F, kRowTile, kNext>(a, data, row + r, begin, count, sums, total + r);
+    }
+    if (kRowTile > kFewRows && r + kFewRows <= rows) {
+      RowsOfPiece<F, kFewRows, kNext>(a, data, row + r, begin, count, sums, total + r);
+      r += kFewRows;
+    }
+    for (; r + 4 <= rows; r += 4) {
+      RowsOfPiece<F, 4, kNext>(a, data, row + r, begin, count, sums, total + r);
+    }
+    for (; r < rows; ++r) {
+      RowsOfPiece<F, 1, kNext>(a, data, row + r, begin, count, sums, total + r);
+    }
+  }
+  for (int64_t r = 0; r < rows; ++r) WriteTile(a, row + r, feature, total[r]);
 }
 
 template <class F>
@@ -203,8 +304,15 @@ void Matmul(const MatmulArgs& a, int64_t row_begin, int64_t row_end, int64_t til
             int64_t tile_end) {
   for (int64_t tile = tile_begin; tile < tile_end; ++tile) {
     const uint8_t* data = a.w->data + tile * a.w->tile_bytes;
-    for (int64_t row = row_begin; row < row_end; row += kRowTile) {
-      FewRows<F>(a, data, row, Smaller<int64_t>(kRowTile, row_end - row), tile * kLanes);
+    for (int64_t row = row_begin; row < row_end; row += kPieceRows) {
+      const int64_t rows = Smaller(kPieceRows, row_end - row);
+      if (rows <= kFewRows) {
+        FewRows<F>(a, data, row, rows, tile * kLanes);
+      } else if (a.middles == nullptr) {
+        ManyRows<F, false>(a, data, row, rows, tile * kLanes);
+      } else {
+        ManyRows<F, true>(a, data, row, rows, tile * kLanes);
+      }
     }
   }
 }

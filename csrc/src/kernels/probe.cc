@@ -15,7 +15,7 @@ float ProbeInt8(int64_t rounds) {
   for (int c = 0; c < kChains; ++c) acc[c] = SetI(0);
   for (int64_t i = 0; i < rounds; ++i) {
 #pragma GCC unroll 8
-    for (int c = 0; c < kChains; ++c) acc[c] = Dot<4, 0, 8>(acc[c], w, x[c]);
+    for (int c = 0; c < kChains; ++c) Dot<4, 0, 8, 1>(acc + c, w, x[c], 0);
     __asm__ volatile("" ::: "memory");
   }
   VI sum = acc[0];

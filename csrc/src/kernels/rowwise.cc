@@ -24,12 +24,9 @@ SGL_INLINE void Map2(const float* x, const float* y, int64_t count, float* out, 
 
 // Fills in what follows from q.
 SGL_INLINE void FinishBlock(float scale, float middle, QBlock* out) {
-  int32_t lo = 0;
-  int32_t hi = 0;
-  for (int i = 0; i < 16; ++i) {
-    lo += out->q[i];
-    hi += out->q[16 + i];
-  }
+  int32_t lo;
+  int32_t hi;
+  SumHalves(out->q, &lo, &hi);
   out->scale = scale;
   out->scaled_sum = scale * static_cast<float>(lo + hi) + 32.0f * middle;
   out->neg_sum = -(lo + hi);
@@ -50,20 +47,19 @@ SGL_INLINE void QuantizeBlock(const float* x, QBlock* out) {
 SGL_INLINE float QuantizeBlockCentered(const float* x, QBlock* out) {
   VF largest = Load(x);
   VF smallest = largest;
-  VF magnitude = MaxMagnitude(Zero(), largest);
+  bool nan = AnyNaN(largest, largest);
   for (int i = kLanes; i < 32; i += kLanes) {
     const VF v = Load(x + i);
+    nan |= AnyNaN(v, v);  // it may get lost between largest and smallest
     largest = Max(largest, v);
     smallest = Min(smallest, v);
-    magnitude = MaxMagnitude(magnitude, v);
   }
-  const float high = ReduceMax(largest);
-  const float low = -ReduceMax(Sub(Zero(), smallest));
-  // A NaN may get lost between largest and smallest, but not among magnitudes.
-  const float absmax = ReduceMagnitude(magnitude);
-  const bool finite = absmax <= 3.4028235e38f;
-  const float middle = finite ? 0.5f * high + 0.5f * low : absmax;
-  const float half = finite ? 0.5f * high - 0.5f * low : absmax;
+  float high;
+  float low;
+  ReduceRange(largest, smallest, &high, &low);
+  const bool finite = !nan && high <= 3.4028235e38f && low >= -3.4028235e38f;
+  const float middle = finite ? 0.5f * high + 0.5f * low : nan ? __builtin_nanf("") : __builtin_inff();
+  const float half = finite ? 0.5f * high - 0.5f * low : middle;
   const float inverse = half > 0 ? 127.0f / half : 0.0f;
   for (int i = 0; i < 32; i += kLanes) {
     StoreI8(out->q + i, ToInt(Mul(Sub(Load(x + i), Set(middle)), Set(inverse))));

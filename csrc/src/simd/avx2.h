@@ -39,6 +39,9 @@ SGL_INLINE VF AsFloat(VI a) { return _mm256_castsi256_ps(a); }
 SGL_INLINE bool AnyGreater(VF a, VF b) {
   return _mm256_movemask_ps(_mm256_cmp_ps(a, b, _CMP_GT_OQ)) != 0;
 }
+SGL_INLINE bool AnyNaN(VF a, VF b) {
+  return _mm256_movemask_ps(_mm256_cmp_ps(a, b, _CMP_UNORD_Q)) != 0;
+}
 SGL_INLINE bool AnyEqual(VF a, VF b) {
   return _mm256_movemask_ps(_mm256_cmp_ps(a, b, _CMP_EQ_OQ)) != 0;
 }
@@ -84,6 +87,34 @@ SGL_INLINE float ReduceMax(VF v) {
   return _mm_cvtss_f32(_mm_max_ss(q, _mm_shuffle_ps(q, q, 1)));
 }
 
+// Largest lane of `largest` and smallest of `smallest`.
+SGL_INLINE void ReduceRange(VF largest, VF smallest, float* high, float* low) {
+  const __m256 less = _mm256_xor_ps(_mm256_set1_ps(-0.0f), smallest);
+  __m256 m = _mm256_max_ps(_mm256_permute2f128_ps(largest, less, 0x20),
+                           _mm256_permute2f128_ps(largest, less, 0x31));
+  m = _mm256_max_ps(m, _mm256_permute_ps(m, 0x4e));
+  m = _mm256_max_ps(m, _mm256_permute_ps(m, 0xb1));
+  *high = _mm_cvtss_f32(_mm256_castps256_ps128(m));
+  *low = -_mm_cvtss_f32(_mm256_extractf128_ps(m, 1));
+}
+
+// Sums of q[0..16) and q[16..32).
+SGL_INLINE void SumHalves(const int8_t* q, int32_t* lo, int32_t* hi) {
+  // Loads as wide as the stores before them, which then don't have to wait.
+  const __m128i* eight = reinterpret_cast<const __m128i*>(q);
+  const __m128i a = _mm_unpacklo_epi64(_mm_loadl_epi64(eight),
+                                       _mm_loadl_epi64(reinterpret_cast<const __m128i*>(q + 8)));
+  const __m128i b = _mm_unpacklo_epi64(_mm_loadl_epi64(eight + 1),
+                                       _mm_loadl_epi64(reinterpret_cast<const __m128i*>(q + 24)));
+  // As unsigned bytes, 128 too high each.
+  const __m128i top = _mm_set1_epi8(-128);
+  const __m128i x = _mm_sad_epu8(_mm_xor_si128(a, top), _mm_setzero_si128());
+  const __m128i y = _mm_sad_epu8(_mm_xor_si128(b, top), _mm_setzero_si128());
+  const __m128i sums = _mm_add_epi32(_mm_unpacklo_epi64(x, y), _mm_unpackhi_epi64(x, y));
+  *lo = _mm_cvtsi128_si32(sums) - 16 * 128;
+  *hi = _mm_extract_epi32(sums, 2) - 16 * 128;
+}
+
 // Larger of two |x| by their bits: NaN is larger than anything, and so is kept.
 SGL_INLINE VF MaxMagnitude(VF a, VF b) {
   return AsFloat(_mm256_max_epi32(_mm256_castps_si256(Abs(a)), _mm256_castps_si256(Abs(b))));
@@ -126,26 +157,43 @@ SGL_INLINE WV BroadcastQuad(const int8_t* a) {
   return _mm256_set1_epi32(quad);
 }
 
-template <int kBits, int kFirst, int kCount>
-SGL_INLINE VI Dot(VI init, const WV* w, const int8_t* a) {
+// A load of weights serves this many rows. Wider ones need more registers, and win nothing.
+template <int kBits>
+constexpr int kDotRows = kBits == 4 ? 4 : 1;
+
+// Leaves unpacked weights in memory: they and the sums of four rows don't fit 16 registers.
+SGL_INLINE void Park(WV* w) { __asm__ volatile("" : : "r"(w) : "memory"); }
+
+// sum[r] += the dot products of quads [kFirst, kFirst + kCount) with 4 activations each of row r,
+// exact. Rows lie a_stride bytes apart.
+template <int kBits, int kFirst, int kCount, int kRows>
+SGL_INLINE void Dot(VI* sum, const WV* w, const int8_t* a, int64_t a_stride) {
   const __m256i ones = _mm256_set1_epi16(1);
-  VI sum = init;
   constexpr int kStep = kPile<kBits> < kCount ? kPile<kBits> : kCount;
 #pragma GCC unroll 8
   for (int q = kFirst; q < kFirst + kCount; q += kStep) {
-    __m256i pile;
+    __m256i pile[kRows];
 #pragma GCC unroll 8
     for (int i = 0; i < kStep; ++i) {
-      const __m256i quad = BroadcastQuad(a + 4 * (q + i));
-      // Signed weights: move their sign to the activations; 128 * 127 * 2 still fits.
-      const __m256i part = kBits == 8 ? _mm256_maddubs_epi16(_mm256_abs_epi8(w[q + i]),
-                                                             _mm256_sign_epi8(quad, w[q + i]))
-                                      : _mm256_maddubs_epi16(w[q + i], quad);
-      pile = i == 0 ? part : _mm256_add_epi16(pile, part);
+      const __m256i weights = w[q + i];
+      const __m256i magnitude = _mm256_abs_epi8(weights);
+#pragma GCC unroll 4
+      for (int r = 0; r < kRows; ++r) {
+        const __m256i quad = BroadcastQuad(a + r * a_stride + 4 * (q + i));
+        // Signed weights: move their sign to the activations; 128 * 127 * 2 still fits.
+        const __m256i part =
+            kBits == 8 ? _mm256_maddubs_epi16(magnitude, _mm256_sign_epi8(quad, weights))
+                       : _mm256_maddubs_epi16(weights, quad);
+        pile[r] = i == 0 ? part : _mm256_add_epi16(pile[r], part);
+        // Sums in this order, or the compiler holds so many of them that it has to spill.
+        if (kRows > 1) __asm__("" : "+x"(pile[r]));
+      }
     }
-    sum = _mm256_add_epi32(sum, _mm256_madd_epi16(pile, ones));
+#pragma GCC unroll 4
+    for (int r = 0; r < kRows; ++r) {
+      sum[r] = _mm256_add_epi32(sum[r], _mm256_madd_epi16(pile[r], ones));
+    }
   }
-  return sum;
 }
 
 // Eight elements of a row as floats.

@@ -10,7 +10,7 @@
 namespace sgl::SGL_ISA {
 
 constexpr int kLanes = 16;
-constexpr int kRowTile = 8;  // rows of the widest matmul tile
+constexpr int kRowTile = 16;  // rows of the widest matmul tile
 using VF = __m512;
 using VI = __m512i;
 using WV = __m512i;  // kLanes * 4 bytes of weights
@@ -37,6 +37,7 @@ SGL_INLINE VI ShiftLeft(VI a) {
 }
 SGL_INLINE VF AsFloat(VI a) { return _mm512_castsi512_ps(a); }
 SGL_INLINE bool AnyGreater(VF a, VF b) { return _mm512_cmp_ps_mask(a, b, _CMP_GT_OQ) != 0; }
+SGL_INLINE bool AnyNaN(VF a, VF b) { return _mm512_cmp_ps_mask(a, b, _CMP_UNORD_Q) != 0; }
 SGL_INLINE bool AnyEqual(VF a, VF b) { return _mm512_cmp_ps_mask(a, b, _CMP_EQ_OQ) != 0; }
 // v where x >= limit, else 0.
 SGL_INLINE VF KeepFrom(VF limit, VF x, VF v) {
@@ -80,6 +81,35 @@ SGL_INLINE float ReduceMax(VF v) {
   return _mm_cvtss_f32(_mm_max_ss(q, _mm_shuffle_ps(q, q, 1)));
 }
 
+// Largest lane of `largest` and smallest of `smallest`.
+SGL_INLINE void ReduceRange(VF largest, VF smallest, float* high, float* low) {
+  const __m256 h = _mm256_max_ps(_mm512_castps512_ps256(largest),
+                                 _mm512_extractf32x8_ps(largest, 1));
+  const __m256 s = _mm256_min_ps(_mm512_castps512_ps256(smallest),
+                                 _mm512_extractf32x8_ps(smallest, 1));
+  const __m256 less = _mm256_xor_ps(_mm256_set1_ps(-0.0f), s);
+  __m256 m = _mm256_max_ps(_mm256_permute2f128_ps(h, less, 0x20),
+                           _mm256_permute2f128_ps(h, less, 0x31));
+  m = _mm256_max_ps(m, _mm256_permute_ps(m, 0x4e));
+  m = _mm256_max_ps(m, _mm256_permute_ps(m, 0xb1));
+  *high = _mm_cvtss_f32(_mm256_castps256_ps128(m));
+  *low = -_mm_cvtss_f32(_mm256_extractf128_ps(m, 1));
+}
+
+// Sums of q[0..16) and q[16..32).
+SGL_INLINE void SumHalves(const int8_t* q, int32_t* lo, int32_t* hi) {
+  // Loads as wide as the stores before them, which then don't have to wait.
+  const __m128i a = _mm_loadu_si128(reinterpret_cast<const __m128i*>(q));
+  const __m128i b = _mm_loadu_si128(reinterpret_cast<const __m128i*>(q + 16));
+  // As unsigned bytes, 128 too high each.
+  const __m128i top = _mm_set1_epi8(-128);
+  const __m128i x = _mm_sad_epu8(_mm_xor_si128(a, top), _mm_setzero_si128());
+  const __m128i y = _mm_sad_epu8(_mm_xor_si128(b, top), _mm_setzero_si128());
+  const __m128i sums = _mm_add_epi32(_mm_unpacklo_epi64(x, y), _mm_unpackhi_epi64(x, y));
+  *lo = _mm_cvtsi128_si32(sums) - 16 * 128;
+  *hi = _mm_extract_epi32(sums, 2) - 16 * 128;
+}
+
 // Larger of two |x| by their bits: NaN is larger than anything, and so is kept.
 SGL_INLINE VF MaxMagnitude(VF a, VF b) {
   return AsFloat(_mm512_max_epi32(_mm512_castps_si512(Abs(a)), _mm512_castps_si512(Abs(b))));
@@ -110,22 +140,30 @@ SGL_INLINE WV OrBits(WV base, WV v) {
 SGL_INLINE WV EightBits(WV v) { return _mm512_xor_si512(v, _mm512_set1_epi8(-128)); }
 constexpr int kEightBitZeroLog2 = 7;
 
-// init + the dot products of quads [kFirst, kFirst + kCount) with 4 activations each, exact.
-template <int kBits, int kFirst, int kCount>
-SGL_INLINE VI Dot(VI init, const WV* w, const int8_t* a) {
-  VI even = init;
-  VI odd = _mm512_setzero_si512();
+SGL_INLINE void Park(WV*) {}
+template <int kBits>
+constexpr int kDotRows = 1;  // the unit takes activations from memory: rows share nothing
+
+// sum[r] += the dot products of quads [kFirst, kFirst + kCount) with 4 activations each of row r,
+// exact. Rows lie a_stride bytes apart.
+template <int kBits, int kFirst, int kCount, int kRows>
+SGL_INLINE void Dot(VI* sum, const WV* w, const int8_t* a, int64_t a_stride) {
+#pragma GCC unroll 4
+  for (int r = 0; r < kRows; ++r) {
+    VI even = sum[r];
+    VI odd = _mm512_setzero_si512();
 #pragma GCC unroll 8
-  for (int q = kFirst; q < kFirst + kCount; ++q) {
-    int32_t quad;
-    __builtin_memcpy(&quad, a + 4 * q, 4);
-    if (q % 2 == 0) {
-      even = _mm512_dpbusd_epi32(even, w[q], _mm512_set1_epi32(quad));
-    } else {
-      odd = _mm512_dpbusd_epi32(odd, w[q], _mm512_set1_epi32(quad));
+    for (int q = kFirst; q < kFirst + kCount; ++q) {
+      int32_t quad;
+      __builtin_memcpy(&quad, a + r * a_stride + 4 * q, 4);
+      if (q % 2 == 0) {
+        even = _mm512_dpbusd_epi32(even, w[q], _mm512_set1_epi32(quad));
+      } else {
+        odd = _mm512_dpbusd_epi32(odd, w[q], _mm512_set1_epi32(quad));
+      }
     }
+    sum[r] = _mm512_add_epi32(even, odd);
   }
-  return _mm512_add_epi32(even, odd);
 }
 
 // ---- 16 x 16 transpose of 16-bit elements: out[d] holds element d of 16 rows ----

@@ -62,6 +62,12 @@ SGL_INLINE bool AnyGreater(VF a, VF b) {
   for (int i = 0; i < kLanes; ++i) any |= m[i];
   return any != 0;
 }
+SGL_INLINE bool AnyNaN(VF a, VF b) {
+  const VI m = (a != a) | (b != b);
+  int32_t any = 0;
+  for (int i = 0; i < kLanes; ++i) any |= m[i];
+  return any != 0;
+}
 SGL_INLINE bool AnyEqual(VF a, VF b) {
   const VI m = a == b;
   int32_t any = 0;
@@ -113,6 +119,22 @@ SGL_INLINE float ReduceMax(VF v) {
   return v[0];
 }
 
+// Largest lane of `largest` and smallest of `smallest`.
+SGL_INLINE void ReduceRange(VF largest, VF smallest, float* high, float* low) {
+  *high = ReduceMax(largest);
+  *low = -ReduceMax(-smallest);
+}
+
+// Sums of q[0..16) and q[16..32).
+SGL_INLINE void SumHalves(const int8_t* q, int32_t* lo, int32_t* hi) {
+  *lo = 0;
+  *hi = 0;
+  for (int i = 0; i < 16; ++i) {
+    *lo += q[i];
+    *hi += q[16 + i];
+  }
+}
+
 // Larger of two |x| by their bits: NaN is larger than anything, and so is kept.
 SGL_INLINE VF MaxMagnitude(VF a, VF b) {
   const VI x = reinterpret_cast<VI>(a) & 0x7fffffff;
@@ -144,7 +166,7 @@ SGL_INLINE WV EightBits(WV v) { return v; }
 constexpr int kEightBitZeroLog2 = -1;
 
 template <int kBits, int kFirst, int kCount>
-SGL_INLINE VI Dot(VI init, const WV* w, const int8_t* a) {
+SGL_INLINE VI DotOfRow(VI init, const WV* w, const int8_t* a) {
 #if defined(SGL_NEON)
   int32x4_t sum = reinterpret_cast<int32x4_t>(init);
 #pragma GCC unroll 8
@@ -177,6 +199,19 @@ SGL_INLINE VI Dot(VI init, const WV* w, const int8_t* a) {
   }
   return init;
 #endif
+}
+
+SGL_INLINE void Park(WV*) {}
+template <int kBits>
+constexpr int kDotRows = 1;
+
+// sum[r] += the dot products of quads [kFirst, kFirst + kCount) with 4 activations each of row r,
+// exact. Rows lie a_stride bytes apart.
+template <int kBits, int kFirst, int kCount, int kRows>
+SGL_INLINE void Dot(VI* sum, const WV* w, const int8_t* a, int64_t a_stride) {
+  for (int r = 0; r < kRows; ++r) {
+    sum[r] = DotOfRow<kBits, kFirst, kCount>(sum[r], w, a + r * a_stride);
+  }
 }
 
 // Calls use(d, v) for d = 0, 1, ... below count with lane i of v = element d of rows[i].
