@@ -58,8 +58,9 @@ SGL_INLINE float QuantizeBlockCentered(const float* x, QBlock* out) {
   float low;
   ReduceRange(largest, smallest, &high, &low);
   const bool finite = !nan && high <= 3.4028235e38f && low >= -3.4028235e38f;
-  const float middle = finite ? 0.5f * high + 0.5f * low : nan ? __builtin_nanf("") : __builtin_inff();
-  const float half = finite ? 0.5f * high - 0.5f * low : middle;
+  const float lost = nan ? __builtin_nanf("") : __builtin_inff();
+  const float middle = finite ? 0.5f * high + 0.5f * low : lost;
+  const float half = finite ? 0.5f * high - 0.5f * low : lost;
   const float inverse = half > 0 ? 127.0f / half : 0.0f;
   for (int i = 0; i < 32; i += kLanes) {
     StoreI8(out->q + i, ToInt(Mul(Sub(Load(x + i), Set(middle)), Set(inverse))));
