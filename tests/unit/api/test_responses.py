@@ -99,7 +99,7 @@ async def test_the_request_is_echoed(client: httpx.AsyncClient) -> None:
     assert {key: answer[key] for key in given} == given
 
 
-@pytest.mark.parametrize("model", [{}, {"model": None}, {"model": "fake"}])
+@pytest.mark.parametrize("model", [{}, {"model": None}, {"model": "fake"}, {"model": "default"}])
 async def test_the_model_may_be_left_out(client: httpx.AsyncClient, model: dict[str, Any]) -> None:
     response = await client.post(URL, json={"input": "Hi", **model})
     assert response.json()["model"] == "fake"

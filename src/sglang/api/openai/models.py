@@ -31,6 +31,10 @@ async def get_model(request: Request, model: str) -> Response:
     raise model_not_found(model, name, "model_not_found")
 
 
+DEFAULT_MODEL = "default"
+"""Stands for the served model in requests."""
+
+
 def served_model(request: Request) -> str:
     return args(request).served_model_name or args(request).model_path
 

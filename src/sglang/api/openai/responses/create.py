@@ -16,7 +16,7 @@ from sglang.api.chat.core import start_chat
 from sglang.api.chat.request import ChatRequest
 from sglang.api.chat.run import ChatRun
 from sglang.api.errors import json_response
-from sglang.api.openai.models import model_not_found, served_model
+from sglang.api.openai.models import DEFAULT_MODEL, model_not_found, served_model
 from sglang.api.openai.protocol.responses import ResponsesRequest
 from sglang.api.openai.responses.assemble import LOGPROBS, Assembler
 from sglang.api.openai.responses.form import ResponseForm, effort_of
@@ -116,7 +116,7 @@ async def _run_alone(entry: StoredResponse, live: LiveResponse) -> None:
 def _check(request: Request, body: ResponsesRequest) -> str:
     """Refuse what can't be done here; returns the name of the model that answers."""
     served = served_model(request)
-    model = body.model or served
+    model = served if body.model in (None, "", DEFAULT_MODEL) else body.model
     if split_model(model, served)[0] != served:
         raise model_not_found(model, served, 404)
     for field in ("conversation", "prompt"):
