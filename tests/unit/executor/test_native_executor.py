@@ -14,8 +14,10 @@ from sglang.executor.batch import Executor, ForwardBatch, PromptLogprobRow, Samp
 from sglang.executor.create import create_executor
 from sglang.executor.native_executor import PIECE_TOKENS
 from sglang.executor.pieces import pieces
+from sglang.formats.ggml_types import GGMLType
+from sglang.formats.raw import RawTensor
 from sglang.ipc.sampling_params import parse_sampling_params
-from sglang.ops.native import load_kernels
+from sglang.ops.native import NativeOps, load_kernels
 from unit.models.tiny import FAMILIES, VOCAB, prompt, tiny_config
 
 SLOTS = 1024
@@ -172,3 +174,21 @@ def test_pieces_cover_a_step_once() -> None:
         (6, 12, [6], [9], [1]),
         (12, 15, [1, 2], [10, 2], [1, 0]),
     ]
+
+
+@needs_kernels
+@pytest.mark.parametrize("quantization", ["int8", "int4"])
+def test_vocabulary_sized_matrices_keep_8_bits(quantization: str) -> None:
+    """As embedding and head they decide the logits, where 4 bits are too rough."""
+    kernels = load_kernels()
+    assert kernels is not None
+    ops = NativeOps(kernels, 1, quantization=quantization)
+    rng = np.random.default_rng(0)
+    values = rng.standard_normal((8, 64), dtype=np.float32)
+
+    def nbytes(name: str) -> int:
+        return ops.pack([RawTensor(name, (8, 64), GGMLType.F32, lambda: values.view(np.uint8))], "auto").nbytes
+
+    wide, narrow = nbytes("lm_head.weight"), nbytes("model.layers.0.mlp.down_proj.weight")
+    assert nbytes("language_model.model.embed_tokens.weight") == wide
+    assert wide == narrow if quantization == "int8" else wide > narrow
