@@ -1,4 +1,6 @@
 // Picks an instruction set at run time from what the build compiled.
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 
 #include "sgl/kernels.h"
@@ -62,12 +64,26 @@ const Kernels* FindKernels(const char* name) {
   return std::strcmp(name, "portable") == 0 ? &portable::kTable : nullptr;
 }
 
-const Kernels& BestKernels() {
+namespace {
+
+// SGLANG_ISA asks for a weaker set than the machine's best: to compare, or to find out whether a set is at fault.
+const Kernels& ChooseKernels() {
+  if (const char* wanted = std::getenv("SGLANG_ISA")) {
+    if (const Kernels* k = FindKernels(wanted)) return *k;
+    std::fprintf(stderr, "SGLANG_ISA=%s is not available here; accepted: avx512, avx2, neon, portable\n", wanted);
+  }
   constexpr const char* kBestFirst[] = {"avx512", "avx2", "neon"};
   for (const char* name : kBestFirst) {
     if (const Kernels* k = FindKernels(name)) return *k;
   }
   return portable::kTable;
+}
+
+}  // namespace
+
+const Kernels& BestKernels() {
+  static const Kernels& best = ChooseKernels();
+  return best;
 }
 
 }  // namespace sgl
