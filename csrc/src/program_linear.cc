@@ -72,9 +72,13 @@ struct LinearOp : Program::Op {
 
   void Run(Team& team, Program::State& s) const override {
     int64_t tiles = 0;
-    for (const LinearPart& p : parts) tiles += p.weight.tiles();
+    int64_t bytes = 0;
+    for (const LinearPart& p : parts) {
+      tiles += p.weight.tiles();
+      bytes += p.weight.tiles() * p.weight.tile_bytes;
+    }
     const int64_t row_blocks = CeilDiv(s.step->tokens, kRowBlock);
-    team.For(tiles * row_blocks, 1,
+    team.For(tiles * row_blocks, StreamGrain(tiles * row_blocks, bytes, s.step->tokens, team.size()),
              [&](int64_t begin, int64_t end) { Pieces(s, tiles, begin, end); });
   }
 
@@ -113,7 +117,10 @@ struct GatedLinearOp : Program::Op {
   void Run(Team& team, Program::State& s) const override {
     const int64_t columns = CeilDiv(gate.weight.n, kGatedColumns);
     const int64_t row_blocks = CeilDiv(s.step->tokens, kGatedRows);
-    team.For(columns * row_blocks, 1, [&](int64_t begin, int64_t end) {
+    const int64_t bytes = 2 * gate.weight.tiles() * gate.weight.tile_bytes;
+    const int64_t grain =
+        StreamGrain(columns * row_blocks, bytes, s.step->tokens, team.size());
+    team.For(columns * row_blocks, grain, [&](int64_t begin, int64_t end) {
       float* spare = s.scratch[static_cast<size_t>(team.rank())].floats.as<float>();
       for (int64_t i = begin; i < end; ++i) {
         Piece(s, i % columns * kGatedColumns, i / columns * kGatedRows, spare);

@@ -13,6 +13,17 @@ namespace sgl {
 class ThreadPool;
 
 // A thread's view of the team it runs in. All threads make the same sequence of For() calls.
+// The grain of a loop of `count` equal parts over `bytes` of weights that meet `rows` rows: as many
+// pieces for each thread, and few, because a stream from memory takes a while to get up to speed.
+// Work that takes long is cut finer, so that a thread whose core is slower gets less of it.
+inline int64_t StreamGrain(int64_t count, int64_t bytes, int64_t rows, int threads) {
+  constexpr int64_t kPieceBytes = int64_t{1} << 20;
+  const int64_t work = bytes * (rows < 4 ? 1 : rows / 4);
+  int64_t pieces = work / (threads * kPieceBytes);
+  if (pieces < 1) pieces = 1;
+  return (count + threads * pieces - 1) / (threads * pieces);
+}
+
 class Team {
  public:
   int rank() const { return rank_; }
