@@ -219,6 +219,10 @@ std::string Program::Check(const Step& s) const {
   return {};
 }
 
+void Program::Op::Token(State&, int, int64_t) const {}
+
+bool Program::Op::RunWithNext(Team&, State&, const Op&) const { return false; }
+
 std::string Program::Run(ThreadPool& pool, const Step& step) {
   std::string error = Check(step);
   if (!error.empty()) return error;
@@ -233,23 +237,27 @@ std::string Program::Run(ThreadPool& pool, const Step& step) {
     s.found.assign(static_cast<size_t>(step.outputs), 0);
   }
   pool.Run([&](Team& team) {
-    if (state.profile && team.rank() == 0) {
-      RunTimed(team);
-    } else {
-      for (const std::unique_ptr<Op>& op : ops_) op->Run(team, state);
-    }
+    RunOps(team, state.profile && team.rank() == 0);
   });
   return {};
 }
 
-void Program::RunTimed(Team& team) const {
+// All operations in order. With one token, small ones are done at the end of those before them.
+void Program::RunOps(Team& team, bool timed) const {
   using Clock = std::chrono::steady_clock;
-  Clock::time_point last = Clock::now();
+  Clock::time_point last = timed ? Clock::now() : Clock::time_point();
   for (size_t i = 0; i < ops_.size(); ++i) {
-    ops_[i]->Run(team, *state_);
-    const Clock::time_point now = Clock::now();
-    state_->times[i] += std::chrono::duration<double>(now - last).count();
-    last = now;
+    const Op& op = *ops_[i];
+    const bool small_next =
+        state_->step->tokens == 1 && i + 1 < ops_.size() && ops_[i + 1]->IsTokenwise();
+    const bool joined = small_next && op.RunWithNext(team, *state_, *ops_[i + 1]);
+    if (!joined) op.Run(team, *state_);
+    if (timed) {
+      const Clock::time_point now = Clock::now();
+      state_->times[i] += std::chrono::duration<double>(now - last).count();
+      last = now;
+    }
+    if (joined) ++i;
   }
 }
 

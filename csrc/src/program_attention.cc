@@ -20,11 +20,13 @@ struct RopeStoreOp : Program::Op {
 
   void Run(Team& team, Program::State& s) const override {
     team.For(s.step->tokens, 1, [&](int64_t begin, int64_t end) {
-      for (int64_t t = begin; t < end; ++t) Token(s, t);
+      for (int64_t t = begin; t < end; ++t) Token(s, team.rank(), t);
     });
   }
 
-  void Token(Program::State& s, int64_t t) const {
+  bool IsTokenwise() const override { return true; }
+
+  void Token(Program::State& s, int /*rank*/, int64_t t) const override {
     const Kernels& kernels = *s.kernels;
     const int64_t head_dim = shape.head_dim;
     float* q = s.Floats(qkv, t);
@@ -113,13 +115,14 @@ struct AttentionOp : Program::Op {
         }
       });
     }
-    if (shared > 0) {
-      team.For(shared * heads, 2, [&](int64_t begin, int64_t end) {
-        for (int64_t i = begin; i < end; ++i) {
-          DecodeBlock(s, team.rank(), i, i + 1 < end);
-        }
-      });
+    const auto decode = [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) DecodeBlock(s, team.rank(), i, i + 1 < end);
+    };
+    if (s.step->tokens == 1 && shared > 0) {
+      team.For(shared * heads, 2, decode, [&] { FinishToken(s, 0); });
+      return;
     }
+    if (shared > 0) team.For(shared * heads, 2, decode);
     team.For(s.step->tokens, 1, [&](int64_t begin, int64_t end) {
       for (int64_t t = begin; t < end; ++t) FinishToken(s, t);
     });

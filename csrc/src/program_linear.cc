@@ -42,23 +42,27 @@ struct NormOp : Program::Op {
   Activations out;
 
   void Run(Team& team, Program::State& s) const override {
-    const int64_t width = s.Width(x);
     team.For(s.step->tokens, 1, [&](int64_t begin, int64_t end) {
-      float* spare = s.scratch[static_cast<size_t>(team.rank())].floats.as<float>();
-      for (int64_t t = begin; t < end; ++t) {
-        float* row = s.Floats(x, t);
-        if (addend != kNone) {
-          float* add = s.Floats(addend, t);
-          if (addend_norm.weight != nullptr) {
-            s.kernels->rms_norm(add, addend_norm.weight, addend_norm.eps, width, add);
-          }
-          s.kernels->add_scaled(add, 1.0f, width, row);
-        }
-        float* normed = out.floats != kNone ? s.Floats(out.floats, t) : spare;
-        s.kernels->rms_norm(row, norm.weight, norm.eps, width, normed);
-        s.Emit(normed, width, out, t);
-      }
+      for (int64_t t = begin; t < end; ++t) Token(s, team.rank(), t);
     });
+  }
+
+  bool IsTokenwise() const override { return true; }
+
+  void Token(Program::State& s, int rank, int64_t t) const override {
+    const int64_t width = s.Width(x);
+    float* row = s.Floats(x, t);
+    if (addend != kNone) {
+      float* add = s.Floats(addend, t);
+      if (addend_norm.weight != nullptr) {
+        s.kernels->rms_norm(add, addend_norm.weight, addend_norm.eps, width, add);
+      }
+      s.kernels->add_scaled(add, 1.0f, width, row);
+    }
+    float* spare = s.scratch[static_cast<size_t>(rank)].floats.as<float>();
+    float* normed = out.floats != kNone ? s.Floats(out.floats, t) : spare;
+    s.kernels->rms_norm(row, norm.weight, norm.eps, width, normed);
+    s.Emit(normed, width, out, t);
   }
 };
 
@@ -71,6 +75,16 @@ struct LinearOp : Program::Op {
   bool accumulate = false;
 
   void Run(Team& team, Program::State& s) const override {
+    Run(team, s, [] {});
+  }
+
+  bool RunWithNext(Team& team, Program::State& s, const Op& next) const override {
+    Run(team, s, [&] { next.Token(s, team.rank(), 0); });
+    return true;
+  }
+
+  template <class Tail>
+  void Run(Team& team, Program::State& s, Tail&& tail) const {
     int64_t tiles = 0;
     int64_t bytes = 0;
     for (const LinearPart& p : parts) {
@@ -78,8 +92,10 @@ struct LinearOp : Program::Op {
       bytes += p.weight.tiles() * p.weight.tile_bytes;
     }
     const int64_t row_blocks = CeilDiv(s.step->tokens, kRowBlock);
-    team.For(tiles * row_blocks, StreamGrain(tiles * row_blocks, bytes, s.step->tokens, team.size()),
-             [&](int64_t begin, int64_t end) { Pieces(s, tiles, begin, end); });
+    const int64_t count = tiles * row_blocks;
+    team.For(
+        count, StreamGrain(count, bytes, s.step->tokens, team.size()),
+        [&](int64_t begin, int64_t end) { Pieces(s, tiles, begin, end); }, tail);
   }
 
   // Tasks [begin, end), as runs of tiles inside one part and one block of rows.

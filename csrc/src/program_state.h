@@ -100,6 +100,14 @@ struct Program::Op {
   virtual ~Op() = default;
   virtual const char* name() const = 0;
   virtual void Run(Team& team, State& state) const = 0;
+
+  // Whether it does the same for each token alone, as Token does it.
+  virtual bool IsTokenwise() const { return false; }
+  virtual void Token(State& state, int rank, int64_t token) const;
+
+  // Run, and then next.Token for the only token of the step, by the thread that finishes last.
+  // False where this operation can't do that; nothing is done then.
+  virtual bool RunWithNext(Team& team, State& state, const Op& next) const;
 };
 
 // Rows of one matmul task: enough to reuse a weight tile, few enough to share out.

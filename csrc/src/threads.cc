@@ -52,14 +52,18 @@ bool Team::NextPiece(int64_t count, int64_t grain, int64_t* begin, int64_t* end)
   return false;  // the others are past this loop already
 }
 
-void Team::FinishLoop(int64_t count, int64_t done) {
-  ThreadPool& p = *pool_;
-  if (done > 0 && p.done_.fetch_add(done, std::memory_order_acq_rel) + done == count) {
-    p.done_.store(0, std::memory_order_relaxed);
-    p.ticket_.store(static_cast<uint64_t>(loop_ + 1) << 32, std::memory_order_release);
-    return;
-  }
-  SpinUntil([&] { return LoopOf(p.ticket_.load(std::memory_order_acquire)) != loop_; });
+// Whether the `done` indices of this thread were the last that anybody had to finish.
+bool Team::IsLast(int64_t count, int64_t done) {
+  return done > 0 && pool_->done_.fetch_add(done, std::memory_order_acq_rel) + done == count;
+}
+
+void Team::EndLoop() {
+  pool_->done_.store(0, std::memory_order_relaxed);
+  pool_->ticket_.store(static_cast<uint64_t>(loop_ + 1) << 32, std::memory_order_release);
+}
+
+void Team::AwaitEnd() {
+  SpinUntil([&] { return LoopOf(pool_->ticket_.load(std::memory_order_acquire)) != loop_; });
 }
 
 ThreadPool::ThreadPool(int threads, int spin_us)

@@ -47,6 +47,29 @@ void LoopsFollowOneAnother(int threads) {
   CHECK(wrong.load() == 0);
 }
 
+// The tail sees all that the loop wrote, once, and the loop after it sees the tail.
+void TailsComeBetween(int threads) {
+  ThreadPool pool(threads, 0);
+  std::vector<int> values(13);
+  int sum = 0;
+  std::atomic<int> wrong{0};
+  pool.Run([&](Team& team) {
+    for (int step = 1; step <= 2000; ++step) {
+      team.For(
+          13, 1,
+          [&](int64_t begin, int64_t end) {
+            for (int64_t i = begin; i < end; ++i) values[static_cast<size_t>(i)] = step;
+            wrong.fetch_add(sum != 13 * (step - 1) * step / 2);
+          },
+          [&] {
+            for (int value : values) sum += value;
+          });
+    }
+  });
+  CHECK(wrong.load() == 0);
+  CHECK(sum == 13 * 2000 * 2001 / 2);
+}
+
 // A thread that sleeps through loops finds them done and catches up.
 void LateThreadsCatchUp() {
   ThreadPool pool(3);
@@ -82,6 +105,7 @@ int main() {
   for (int threads : {1, 2, 3}) {
     sgl::EveryIndexOnce(threads);
     sgl::LoopsFollowOneAnother(threads);
+    sgl::TailsComeBetween(threads);
   }
   sgl::LateThreadsCatchUp();
   sgl::ManyRegionsWithSleepsBetween();

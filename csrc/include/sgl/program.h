@@ -140,7 +140,7 @@ class Program {
 
  private:
   std::string Check(const Step& step) const;
-  void RunTimed(Team& team) const;
+  void RunOps(Team& team, bool timed) const;
 
   const Kernels& kernels_;
   const int64_t max_tokens_;

@@ -38,9 +38,17 @@ class Team {
   // walks on: the others never wait for it unless it holds a piece. count < 2^31.
   template <class Body>
   void For(int64_t count, int64_t grain, Body&& body) {
+    For(count, grain, body, [] {});
+  }
+
+  // The same; then (count > 0) whoever finishes last calls tail(), before anybody returns: a little
+  // work for one thread without another meeting of all of them.
+  template <class Body, class Tail>
+  void For(int64_t count, int64_t grain, Body&& body, Tail&& tail) {
     if (count <= 0) return;
     if (size_ == 1) {
       body(int64_t{0}, count);
+      tail();
       return;
     }
     ++loop_;
@@ -51,14 +59,21 @@ class Team {
       body(begin, end);
       done += end - begin;
     }
-    FinishLoop(count, done);
+    if (IsLast(count, done)) {
+      tail();
+      EndLoop();
+    } else {
+      AwaitEnd();
+    }
   }
 
  private:
   friend class ThreadPool;
   Team(ThreadPool* pool, int rank, int size) : pool_(pool), rank_(rank), size_(size) {}
   bool NextPiece(int64_t count, int64_t grain, int64_t* begin, int64_t* end);
-  void FinishLoop(int64_t count, int64_t done);
+  bool IsLast(int64_t count, int64_t done);
+  void EndLoop();
+  void AwaitEnd();
 
   ThreadPool* pool_;
   int rank_;
