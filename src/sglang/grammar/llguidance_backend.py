@@ -134,17 +134,21 @@ class _LLGuidance:
 class _LLGuidanceMatcher:
     """Implements :class:`sglang.grammar.backend.Matcher`."""
 
-    __slots__ = ("_matcher",)
+    __slots__ = ("_address", "_mask", "_matcher")
 
     def __init__(self, matcher: Any) -> None:
         self._matcher = matcher
+        self._mask: MaskRow | None = None
+        self._address = 0
 
     def accept(self, token: int) -> bool:
         return bool(self._matcher.consume_token(token))
 
     def fill(self, mask: MaskRow) -> None:
         matcher = self._matcher
-        matcher.unsafe_compute_mask_ptr(mask.ctypes.data, mask.nbytes)
+        if mask is not self._mask:  # mostly it is: asking for its address takes as long as filling it
+            self._mask, self._address = mask, mask.ctypes.data
+        matcher.unsafe_compute_mask_ptr(self._address, mask.nbytes)
         if matcher.is_error():
             raise GrammarError(f"the grammar can't be followed further: {_first_line(matcher.get_error())}")
 

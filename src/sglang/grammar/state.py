@@ -54,7 +54,7 @@ class GrammarState:
         self._eos = frozenset(eos_ids)
         words = mask_words(vocab_size)
         self._last = np.int32(-1 if vocab_size % 32 == 0 else (1 << vocab_size % 32) - 1)  # bits of the last word
-        self._late = _mask_of(stop_ids, words)
+        self._late = _words_of(stop_ids, words)
         self._min_tokens = np.iinfo(np.int64).max if ignore_eos else min_new_tokens
         self._think_end = list(think_end_ids)
         self._tokens = 0
@@ -99,26 +99,35 @@ class GrammarState:
         mask = self.mask
         self._matcher.fill(mask)
         mask[-1] &= self._last  # libraries may leave anything in what is no token
-        if self._tokens < self._min_tokens:
-            self._forbid_end(mask)
-        used = np.count_nonzero(mask)
+        used = int(np.count_nonzero(mask))
+        if used and self._tokens < self._min_tokens:
+            used = self._forbid_end(mask)
         self.forced = _only_bit(mask) if used == 1 else None
         if not used:
             raise GrammarError("the grammar allows no token here")
 
-    def _forbid_end(self, mask: MaskRow) -> None:
-        """Not yet the end, unless nothing else may follow."""
-        others = mask & ~self._late
-        if others.any():
-            mask[:] = others
+    def _forbid_end(self, mask: MaskRow) -> int:
+        """Not yet the end, unless nothing else may follow. Returns the number of words with a bit. (A few words are
+        touched instead of all, because this happens for each token of each request.)"""
+        before = [(place, mask[place]) for place, _ in self._late]
+        for place, others in self._late:
+            mask[place] &= others
+        used = int(np.count_nonzero(mask))
+        if not used:
+            for place, word in before:
+                mask[place] = word
+            used = int(np.count_nonzero(mask))
+        return used
 
 
-def _mask_of(ids: Collection[int], words: int) -> MaskRow:
-    bits = np.zeros(words, np.uint32)
+def _words_of(ids: Collection[int], words: int) -> list[tuple[int, np.int32]]:
+    """Places of the words that hold the bits of ``ids``, each with the bits that are not theirs."""
+    bits: dict[int, int] = {}
     for number in ids:
         if 0 <= number < 32 * words:
-            bits[number >> 5] |= np.uint32(1 << (number & 31))
-    return bits.view(np.int32)
+            bits[number >> 5] = bits.get(number >> 5, 0) | 1 << (number & 31)
+    others = np.array([~word & 0xFFFFFFFF for word in bits.values()], np.uint32).view(np.int32)
+    return list(zip(bits, others, strict=True))
 
 
 def _only_bit(mask: MaskRow) -> int | None:

@@ -122,8 +122,10 @@ class Settlement:
                 if failure is not None:
                     request.finished = _failure(failure)
                 else:
+                    count = len(output_ids)
                     self._append(request, result, first + index)
-                    running.renew(index)
+                    if len(output_ids) != count + 1 or output_ids[-1] != token:
+                        running.renew(index)
             else:
                 output_ids.append(token)
                 if len(output_ids) >= request.max_new_tokens:
