@@ -13,6 +13,7 @@ from sglang.api.anthropic.form import MessageForm
 from sglang.api.anthropic.protocol import MessagesRequest
 from sglang.api.anthropic.stream import PING, MessageWriter, message_events
 from sglang.api.chat.request import ChatRequest
+from sglang.ipc.errors import InvalidRequest
 from unit.api.fake_manager import FakeTokenizerManager, Script
 
 URL = "/v1/messages"
@@ -304,6 +305,21 @@ async def test_an_empty_answer_has_one_empty_block(client: httpx.AsyncClient) ->
     assert kinds(found) == [
         "message_start", "content_block_start", "ping", "content_block_stop", "message_delta", "message_stop"
     ]  # fmt: skip
+
+
+async def test_a_prompt_that_is_too_long_is_told_inside_a_stream(
+    client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refuse(asked: Any) -> Any:
+        raise InvalidRequest("input_ids: too long", "input_ids")
+
+    monkeypatch.setattr(client.tm, "submit", refuse)  # type: ignore[attr-defined]
+    whole = await client.post(URL, json=ASK)
+    assert whole.status_code == 400
+    assert whole.json()["error"]["message"] == "messages: too long"
+    stream = await client.post(URL, json={**ASK, "stream": True})
+    assert stream.status_code == 200
+    assert kinds(events(stream.text)) == ["message_start", "error", "message_stop"]
 
 
 async def test_a_silent_stream_pings(client: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -146,9 +146,7 @@ async def test_context_continues_the_conversation(client: httpx.AsyncClient) -> 
 
 
 @pytest.mark.parametrize(("keep_alive", "reason"), [(None, "load"), ("5m", "load"), (0, "unload"), ("0s", "unload")])
-@pytest.mark.parametrize(
-    ("path", "empty"), [("/api/chat", {"messages": []}), ("/api/generate", {"prompt": " "}), ("/api/generate", {})]
-)
+@pytest.mark.parametrize(("path", "empty"), [("/api/chat", {"messages": []}), ("/api/generate", {"prompt": " "})])
 async def test_without_a_prompt_nothing_runs(
     client: httpx.AsyncClient, path: str, empty: dict[str, Any], keep_alive: Any, reason: str
 ) -> None:
@@ -250,7 +248,7 @@ async def test_logprobs(client: httpx.AsyncClient) -> None:
         ("/api/generate", {"suffix": "end"}, 400, "does not support insert"),
         ("/api/generate", {"suffix": "end", "template": "{{ .Prompt }}"}, 400, "Suffix"),
         ("/api/generate", {"template": "{{ range .Messages }}"}, 400, "template"),
-        ("/api/generate", {"prompt": 1}, 400, "prompt"),
+        ("/api/generate", {"prompt": None}, 400, "prompt"),
     ],
 )
 @pytest.mark.parametrize("stream", [True, False])

@@ -12,7 +12,7 @@ from sglang.api.anthropic.stream import MessageWriter, message_events, refused_e
 from sglang.api.anthropic.translate import add_sampling, to_chat
 from sglang.api.auth import accepts_x_api_key
 from sglang.api.body import body_doc, read_body
-from sglang.api.chat.core import chat_core, start_chat, whole_chat
+from sglang.api.chat.core import PromptRefused, chat_core, start_chat, whole_chat
 from sglang.api.chat.request import ChatRequest
 from sglang.api.chat.tools import check_tools
 from sglang.api.errors import json_response
@@ -42,7 +42,7 @@ async def _stream(request: Request, chat: ChatRequest, form: MessageForm) -> Res
     try:
         run = await start_chat(request, chat)
     except InvalidRequest as error:
-        if error.field in _TRANSLATED:
+        if error.field in _TRANSLATED and not isinstance(error, PromptRefused):
             raise
         return EventStream(refused_events(form, chat.options["rid"], exception_body(error)))
     return await open_stream(request, message_events(run, MessageWriter(form, run)))

@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 _MODEL_DEFAULTS = ("temperature", "top_p", "top_k", "min_p", "repetition_penalty")
 
 
+class PromptRefused(InvalidRequest):
+    """The prompt was made, but it can't be taken (it is too long)."""
+
+
 class ChatCore:
     """Requests in neutral form → running chats."""
 
@@ -48,7 +52,7 @@ class ChatCore:
         except InvalidRequest as error:
             if error.field != "input_ids" or chat.input_ids is not None:
                 raise
-            raise InvalidRequest(str(error).replace("input_ids", "messages", 1), "messages") from None
+            raise PromptRefused(str(error).replace("input_ids", "messages", 1), "messages") from None
         return ChatRun(plan, group)
 
     def _template_kwargs(self, chat: ChatRequest) -> dict[str, Any]:

@@ -110,7 +110,7 @@ class OllamaChatRequest(AnswerFields):
 
 
 class OllamaGenerateRequest(AnswerFields):
-    prompt: str = Field("", description="empty or left out: nothing runs")
+    prompt: str
     suffix: str = Field("", description="text behind the gap that the answer fills")
     system: str = ""
     template: str = Field("", description="a template in Ollama's form, used instead of the model's own")
