@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import os
 import statistics
+import tempfile
 import time
 from typing import Any
 
@@ -85,7 +86,8 @@ class TimedEngine(Engine):
 
 def measure(batch: int, args: argparse.Namespace) -> tuple[float, float, float]:
     """Median microseconds of a decode step: overhead, its 90th percentile, kernels."""
-    path = f"/tmp/step-overhead-{os.getpid()}-{batch}"
+    handle, path = tempfile.mkstemp(prefix="step-overhead-")
+    os.close(handle)
     os.environ[REPORT_VARIABLE] = path
     with TimedEngine(model_path=args.model, max_total_tokens=16384, log_level="error") as engine:
         params = {"max_new_tokens": args.tokens + 64, "ignore_eos": True, "temperature": args.temperature}

@@ -16,12 +16,21 @@ if TYPE_CHECKING:
     from sglang.processes.tokenizer.streams import RequestGroup
 
 
+DEFAULT_MODEL = "default"
+"""Stands for the served model in requests of every family."""
+
+
 def manager(request: Request) -> TokenizerManager:
     return cast("TokenizerManager", request.app.state.tm)
 
 
 def args(request: Request) -> ServerArgs:
     return cast("ServerArgs", request.app.state.args)
+
+
+def served_model(request: Request) -> str:
+    """The name under which the model is served."""
+    return args(request).served_model_name or args(request).model_path
 
 
 def lifecycle(request: Request) -> Lifecycle:

@@ -117,7 +117,7 @@ class NativeExecutor:
             full,
             0,
             hidden,
-            **({} if masks is None else {"masks": masks}),
+            masks,
         )
         return found
 

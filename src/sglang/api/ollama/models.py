@@ -14,8 +14,8 @@ from sglang.api.errors import json_response
 from sglang.api.ollama.errors import ollama_error
 from sglang.api.ollama.form import timestamp
 from sglang.api.ollama.protocol import OllamaEmbedRequest, OllamaShowRequest
-from sglang.api.ollama.translate import require_model, served_model
-from sglang.api.work import manager
+from sglang.api.ollama.translate import require_model
+from sglang.api.work import manager, served_model
 from sglang.version import __version__
 
 Plain = dict[str, Any]

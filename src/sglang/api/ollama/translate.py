@@ -12,13 +12,10 @@ from sglang.api.chat.request import ChatRequest
 from sglang.api.chat.thinking import thinking_variables
 from sglang.api.ollama.errors import ollama_error
 from sglang.api.ollama.protocol import DEFAULT_BUDGET, AnswerFields, Message, OllamaChatRequest, Options, Tool
-from sglang.api.work import args
+from sglang.api.work import DEFAULT_MODEL, args, served_model
 from sglang.parsers.reasoning import ReasoningFormat
 
 Plain = dict[str, Any]
-
-DEFAULT_NAME = "default"
-"""Stands for the served model, as on the OpenAI routes."""
 
 _SAME = ("temperature", "top_p", "min_p", "presence_penalty", "frequency_penalty")
 
@@ -26,14 +23,10 @@ _SAME = ("temperature", "top_p", "min_p", "presence_penalty", "frequency_penalty
 def require_model(request: Request, name: str) -> str:
     """The served name. Raises 404 for a model that is not served here; the tag ``:latest`` may be left out or in."""
     served = served_model(request)
-    known = {DEFAULT_NAME, served, served.rsplit("/", 1)[-1], args(request).model_path}
+    known = {DEFAULT_MODEL, served, served.rsplit("/", 1)[-1], args(request).model_path}
     if name not in known and name.removesuffix(":latest") not in known:
         raise ollama_error(f"model {name[:200]!r} not found; this server serves {served!r}", 404)
     return served
-
-
-def served_model(request: Request) -> str:
-    return args(request).served_model_name or args(request).model_path
 
 
 def base_chat(request: Request, body: AnswerFields) -> ChatRequest:

@@ -10,9 +10,9 @@ from sglang.api.errors import json_response
 from sglang.api.openai.batch.pages import limit_of, page
 from sglang.api.openai.batch.record import BatchRecord, new_batch
 from sglang.api.openai.batch.storage import storage_of
-from sglang.api.openai.models import served_model
 from sglang.api.openai.protocol.batch import BatchRequestBody
 from sglang.api.openai.wrapped import wrapped_error, wrapped_errors
+from sglang.api.work import served_model
 
 router = APIRouter(tags=["openai"], responses=files_responses())
 

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Request, Response
 
 from sglang.api.answers import info_responses
 from sglang.api.errors import ApiError, json_response
-from sglang.api.work import args, manager
+from sglang.api.work import args, manager, served_model
 
 router = APIRouter(tags=["openai"], responses=info_responses())
 
@@ -29,14 +29,6 @@ async def get_model(request: Request, model: str) -> Response:
         if card["id"] == wanted:
             return json_response(card)
     raise model_not_found(model, name, "model_not_found")
-
-
-DEFAULT_MODEL = "default"
-"""Stands for the served model in requests."""
-
-
-def served_model(request: Request) -> str:
-    return args(request).served_model_name or args(request).model_path
 
 
 def model_not_found(model: str, served: str, code: str | int) -> ApiError:

@@ -16,7 +16,7 @@ from sglang.api.chat.core import start_chat
 from sglang.api.chat.request import ChatRequest
 from sglang.api.chat.run import ChatRun
 from sglang.api.errors import json_response
-from sglang.api.openai.models import DEFAULT_MODEL, model_not_found, served_model
+from sglang.api.openai.models import model_not_found
 from sglang.api.openai.protocol.responses import ResponsesRequest
 from sglang.api.openai.responses.assemble import LOGPROBS, Assembler
 from sglang.api.openai.responses.form import ResponseForm, effort_of
@@ -28,7 +28,7 @@ from sglang.api.openai.responses.tools import functions, tool_choice
 from sglang.api.openai.submit import routing_rank
 from sglang.api.openai.wrapped import wrapped_error
 from sglang.api.streaming import EventStream, open_stream, unless_disconnected
-from sglang.api.work import args, manager
+from sglang.api.work import DEFAULT_MODEL, args, manager, served_model
 
 DEFAULT_TEMPERATURE = 0.7
 """Of this route alone, where neither the request nor the model nor the server says otherwise."""
